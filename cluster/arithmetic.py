@@ -1,7 +1,7 @@
 """Properties of a process that determine the last bits of results: processor features, compiler settings, BLAS, NumPy, the C library.
 
-A run has the same bits on any number of workers if all processes agree in these properties. Processes that differ agree to within the
-tolerance of the fit; a run that uses both kinds emits a warning.
+If all processes agree in these properties, a run has the same bits on any number of workers. Otherwise, results agree to within the
+tolerance of the fit, and a run that mixes such processes emits a warning.
 """
 
 from __future__ import annotations

@@ -175,9 +175,9 @@ def parse_cluster(
     each), ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function without
     arguments that returns a Dask cluster or client.
 
-    ``allow_plaintext``: allow an unencrypted connection to another computer; otherwise it raises PlaintextRefused. ``allow_code``: allow
-    ``factory:`` to import and call code; off for texts from data files. ``worker_memory``: bytes, or a text with a unit. ``limits``: by
-    default those of the environment. Raises ClusterConfigError with the value and the allowed forms.
+    ``allow_plaintext``: allow an unencrypted connection to another computer; if it is false, such a connection raises PlaintextRefused.
+    ``allow_code``: allow ``factory:`` to import and call code; pass False for texts from data files. ``worker_memory``: bytes, or a text
+    with a unit. ``limits``: by default those of the environment. Raises ClusterConfigError with the value and the allowed forms.
     """
     name = text or "sync"
     parser = next((parser for prefix, parser in _PARSERS.items() if name.startswith(prefix)), None)
@@ -197,7 +197,9 @@ _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _ROOT = Path("/")
 _GROUP_LIMITS = {"memory": ("memory", ("memory.limit_in_bytes",)), "": ("", ("memory.max", "memory.high"))}
-"""Folder below ``/sys/fs/cgroup`` and files, by the controller in ``/proc/self/cgroup`` (version 1; version 2 has none)."""
+"""Where limits are stored, by the controller in ``/proc/self/cgroup``: a folder below ``/sys/fs/cgroup``, and files. Lines of version 2
+name no controller.
+"""
 
 
 @functools.cache
@@ -256,7 +258,7 @@ def peak_bytes() -> int:
 
 
 def reset_peak() -> bool:
-    """Reset the peak; returns ``False`` on operating systems other than Linux, which cannot."""
+    """Reset the peak that :func:`peak_bytes` returns. Return ``False`` where that is impossible: on systems other than Linux."""
     try:
         _CLEAR.write_text("5")
     except OSError:

@@ -37,7 +37,7 @@ class ClusterUnreachable(ClusterLost):
 
 
 class WorkersKilled(ClusterLost):
-    """A task lost its worker too often; the usual cause is memory (exit code 4)."""
+    """The workers that ran a task died too often; the usual cause is too little memory (exit code 4)."""
 
 
 class Stalled(ClusterLost):

@@ -114,7 +114,9 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 class Pace:
-    """Estimates the number of rounds and the remaining time, from the decrease of the gap; without a gap, from the number of rounds."""
+    """Estimates the remaining time from the decrease of the gap, or from the largest number of rounds if the gap is unknown or needs
+    longer.
+    """
 
     def __init__(self) -> None:
         self.at_most: int | None = None
@@ -155,8 +157,8 @@ class LineSink:
         self._is_told, self._next, self._next_round, self._waiting = False, time.monotonic() + SECONDS_PER_LINE, -math.inf, ""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Write a line for an event worth it: first compilation, progress of a long pass, first and last round, and a round every five
-        seconds.
+        """Write a line for the first compilation, the progress of a long pass, the first and last round, a round every five seconds, and
+        other events in `LINES`.
         """
         kind, text = event.get("event"), headline(event)
         self._pace.take(event)
@@ -188,7 +190,7 @@ class LineSink:
 
 
 def with_time(text: str, event: Mapping[str, Any], pace: Pace) -> str:
-    """Return the text of a round with the largest number of rounds and the remaining time."""
+    """Return the text of a round, extended by the largest number of rounds and the remaining time."""
     done = event.get("iteration")
     if not isinstance(done, int) or pace.at_most is None:
         return text

@@ -1,4 +1,6 @@
-"""Executors of plans: in this process here, on workers in `gramplane.cluster.workers`. Both use the same tree, so bits are equal."""
+"""Executors of plans. This module runs them in this process, `gramplane.cluster.workers` on workers. Both combine results in the same tree,
+so the bits are equal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ SECONDS_PER_EVENT = 1.0  # between two events that tell how far a pass is
 class Executor:
     """Runs plans; this base class runs them in this process.
 
-    ``reserved``: bytes of every worker that are used otherwise, such as a cache of blocks. The caller sets it; :meth:`check` counts it.
+    ``reserved``: memory in bytes that every worker needs for other purposes, such as a cache of blocks. The caller sets it; :meth:`check`
+    takes it into account.
     """
 
     kind: str = "sync"
@@ -39,7 +42,7 @@ class Executor:
 
     @property
     def is_heard(self) -> bool:
-        """Whether its events have a listener."""
+        """Whether the events of this executor have a listener."""
         return self._emit is not ignore_event
 
     @property

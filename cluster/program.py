@@ -1,4 +1,4 @@
-"""Distributed computations as data: a chunk step, a combine step, and the bytes of each, planned before anything runs."""
+"""Distributed computations described as data: a chunk step, a combine step, and the memory of each in bytes, known before anything runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ class BlockProgram(Generic[R]):
     """A computation ``finalize(combine over blocks of chunk(block))``. Its name appears in task keys, events and errors.
 
     ``chunk(ref, *broadcast) -> R`` and ``combine(parts) -> R`` run on a worker. ``ref`` is an item of the plan's references: one block
-    reference, or a tuple of them. ``combine`` is associative and called on two or more parts, in a fixed tree order. ``task_bytes`` bounds
-    the memory of one chunk step from the reference alone, and ``result_bytes`` one ``R``. ``combine_bytes`` bounds one combine step if that
-    is less than fan-in + 1 results, as for programs that concatenate. ``finalize`` is applied to the last ``R`` on the driver. ``patient``:
-    a chunk step may take any time, such as a whole solve; otherwise a run without a finished task is aborted after ``stall_timeout``.
+    reference, or a tuple of them. ``combine`` is associative and called on two or more parts, in a fixed tree order. ``finalize`` is
+    applied to the last ``R`` on the driver.
+
+    ``task_bytes(ref)`` bounds the memory of one chunk step, and ``result_bytes`` the memory of one ``R``. ``combine_bytes`` bounds the
+    memory of one combine step; set it if the bound is less than fan-in + 1 results, as for programs that concatenate. ``patient``: a chunk
+    step may take any time, such as a whole solve; otherwise a run without a finished task is aborted after ``stall_timeout``.
     """
 
     name: str
@@ -98,7 +100,7 @@ class Plan(Generic[R]):
         return max(max(self.task_weights), merging)
 
     def describe(self) -> dict[str, Any]:
-        """Return the figures of the plan as a small record."""
+        """Return the numbers of steps and the memory bounds of the plan as a small record."""
         counts = {"n_tasks": self.n_tasks, "n_combines": self.n_combines, "split_every": self.split_every}
         return {"program": self.program.name, **counts, "memory_bound": self.memory_bound, "result_bytes": self.program.result_bytes}
 
@@ -120,7 +122,7 @@ _PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENA
 
 
 class TaskReport(NamedTuple):
-    """Cost of the chunk step of one reference on a worker, over all attempts; ``peak`` bytes and arithmetic as measured there."""
+    """Cost of the chunk step of one reference, over all attempts. ``peak`` (bytes) and ``arithmetic`` are those of the worker's process."""
 
     ordinal: int
     worker: str

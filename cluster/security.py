@@ -61,7 +61,7 @@ def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
 
 
 def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
-    """Return the security settings for ``address``: certificates for ``tls://``, which must be set, and none for ``tcp://``."""
+    """Return the security settings for ``address``: for ``tls://`` the certificates, which must be given; for ``tcp://`` none."""
     if not address.startswith("tls://"):
         return None
     files = find_tls(tls)
@@ -121,8 +121,8 @@ def _write_private(path: Path, content: str, mode: int) -> None:
 
 
 def make_certificates(folder: str | os.PathLike[str]) -> TLSFiles:
-    """Make one self-signed certificate and key for a whole cluster; the certificate is also the certificate authority. Every holder of the
-    key belongs to the cluster.
+    """Make one self-signed certificate and key for a whole cluster; the certificate is also the certificate authority. Whoever has the key
+    can join the cluster.
 
     ``folder``: where ``cert.pem`` (mode 0644) and ``key.pem`` (0600) are created. They must not exist; the folder is made with mode 0700 if
     absent.

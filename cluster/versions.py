@@ -31,8 +31,8 @@ def software_versions() -> dict[str, str]:
 def find_conflict(driver: dict[str, str], worker: dict[str, str]) -> str | None:
     """Return the first difference that would make results wrong or unreadable, otherwise ``None``.
 
-    Workers load functions by name, so the package must be equal. Arrays are pickled, so NumPy must agree in its major version and Python in
-    its minor version.
+    Workers load functions by name, so gramplane must have the same version. Arrays are pickled, so NumPy must agree in its major version
+    and Python in its minor version.
     """
     for package, parts in (("gramplane", 99), ("numpy", 1), ("python", 2)):
         ours, theirs = driver[package], worker.get(package, "not installed")

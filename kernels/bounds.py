@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 ROUNDING, SINGLE_ROUNDING = 1e-9, 2e-6
-"""Share of the larger bound by which the bounds may cross, in double precision and for matrices stored in single precision. Single
-precision rounds each entry by 6e-8, which makes bounds cross by up to 1.5e-7.
+"""Largest fraction of the larger bound by which the bounds may cross, in double precision and for matrices stored in single precision.
+Single precision rounds each entry by 6e-8, which makes bounds cross by up to 1.5e-7.
 """
 
 _crossings: ContextVar[tuple[list[tuple[float, float]], float] | None] = ContextVar("crossings", default=None)

@@ -47,11 +47,13 @@ def compiled(function: F) -> F: ...
 @overload
 def compiled(*, reassociate: bool = False, inline: bool = False, deferred: bool = False) -> Callable[[F], F]: ...
 def compiled(function: F | None = None, *, reassociate: bool = False, inline: bool = False, deferred: bool = False) -> F | Callable[[F], F]:
-    """Compile a function with numba: cached on disk, without the interpreter lock, with IEEE division. Use it with or without options.
+    """Compile a function with numba: cached on disk, without the interpreter lock, with IEEE division. The decorator can be used with or
+    without options.
 
     ``reassociate`` lets sums be reordered so that they vectorise. The order is fixed at compile time, so results are bit-identical on one
-    type of CPU; NaN and infinity keep their meaning. A gather loop gets *slower* with it (measured), so choose it per loop. A loop with
-    such a sum must not also write an array: then the order would be chosen at run time, by the distance of the arrays in memory.
+    type of CPU; NaN and infinity keep their meaning. A gather loop gets *slower* with this option (measured), so choose it loop by loop. A
+    loop with such a sum must not also write to an array; otherwise the order would be chosen at run time, by the distance of the arrays in
+    memory.
 
     ``inline`` pastes the body into compiled callers, which saves a call in an inner loop.
 
@@ -257,7 +259,8 @@ def _drop_entries_of_parts() -> bool:
     """Compile parts of our functions, including numba's own, without entry points for Python and C. Return whether this version of numba
     can be changed in this way.
 
-    Options are compared as they were set: numba compares them most often, and that takes longest.
+    Sets of options are first compared by the values that were set explicitly. numba compares options very often, and its own comparison
+    takes long.
     """
     parts: Any = getattr(dispatcher, "_FunctionCompiler", None)
     options: Any = targetconfig.TargetConfig
@@ -337,8 +340,9 @@ class one_thread(ContextDecorator):
     """Limit BLAS to one thread inside a ``with`` block or a decorated function; re-entrant.
 
     The first entry takes some tens of microseconds; entering again in the same thread takes about one. Most BLAS libraries have one limit
-    per process, so all threads inside share it, and the last thread to leave restores the previous limit. Two BLAS threads on two loaded
-    cores made the Newton steps 5 to 14 times slower, and results then depended on the computer in their last bits.
+    per process, so all threads that run such a block or function share the limit, and the last of them to leave restores the previous one.
+    Two BLAS threads on two loaded cores made the Newton steps 5 to 14 times slower, and results then depended on the computer in their last
+    bits.
     """
 
     __slots__ = ()
@@ -356,7 +360,7 @@ def blas_threads() -> int:
 
 
 class _Hold:
-    """The limit of BLAS threads in this process, and the threads of Python that need it."""
+    """The limit on BLAS threads in this process, and the number of Python threads that need the limit."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

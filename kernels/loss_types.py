@@ -17,7 +17,7 @@ from .arrays import FloatArray
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss. Solvers check by its further attributes whether they support it."""
+    """Base class of all losses. Solvers check the attributes of a loss to find out whether they support it."""
 
     name: ClassVar[str]
     kind: ClassVar[IntEnum]

@@ -87,8 +87,7 @@ def curvature_at_dual(kind: int, alpha: float, cost: float) -> float:
 
 @compiled(inline=True)
 def target_terms(residual: float, cost: float, epsilon: float, delta: float) -> tuple[float, float, float]:
-    """Return three values for a row with a real target and residual y - f, each times the cost: the loss, its negative slope, and its
-    second derivative.
+    """Return the loss, its negative slope and its second derivative, each times the cost, for a row with a real target and residual y - f.
 
     One formula covers the squared loss (epsilon 0, delta infinite), its epsilon-insensitive form (delta infinite) and Huber's loss (epsilon
     0).

@@ -1,4 +1,4 @@
-"""Standardised real targets: solvers see them divided by their standard deviation, and centred if the model has an intercept.
+"""Standardised real targets: solvers receive targets divided by their standard deviation, and centred if the model has an intercept.
 
 For targets y = shift + size * y', a model of y' under the same penalty has decision values ``shift + size * f'``. Penalty and losses scale
 with ``size``². Parameters refer to targets of standard deviation one, so that they mean the same in every unit.
@@ -32,7 +32,7 @@ class TargetUnit(NamedTuple):
         return values if self == LABELS else values * self.size + self.shift
 
     def figures(self, figures: Mapping[str, Any]) -> dict[str, Any]:
-        """Map figures of a fit to the unit of the target; objectives scale with the square of the unit."""
+        """Map statistics of a fit to the unit of the target; objectives scale with the square of the unit."""
         area = self.size**2
         squared = {name: area * figures[name] for name in SQUARED_FIGURES if figures.get(name) is not None}
         return {**figures, **squared}
@@ -44,8 +44,8 @@ LABELS = TargetUnit()
 def in_machine_unit(target: FloatArray, weight: FloatArray, *, centred: bool) -> tuple[FloatArray, TargetUnit]:
     """Return real targets divided by their standard deviation over the rows with positive weight, and the unit that reverses this.
 
-    Targets are centred if ``centred``. They are then rounded to a grid of 2^-40 of the largest one, far below the accuracy of a fit.
-    Without this, the same targets in another unit would be rounded differently, and loops could take different steps.
+    Targets are centred if ``centred``. The targets are then rounded to multiples of 2^-40 times the largest target, far below the accuracy
+    of a fit. Without this rounding, the same targets in another unit would be rounded differently, and loops could take different steps.
     """
     shares = weight / weight.max()
     # Overflow of squares is no reason to refuse a unit.

@@ -1,4 +1,4 @@
-"""METHODS: the list of all methods. It holds strings only, so importing it is cheap; a method's folder has the rest."""
+"""METHODS: the list of all methods. It contains strings only, so that importing it is fast; all else is in the folder of each method."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class MethodInfo:
     """A method by name.
 
-    ``estimator`` and ``regressor`` name scikit-learn classes in ``estimator.py``. If a method has both, the second is for numeric targets,
-    and a run chooses by the target of its store.
+    ``estimator`` and ``regressor`` name scikit-learn classes in ``estimator.py``. If a method has both, ``regressor`` is for numeric
+    targets, and a run chooses the class by the target of its store.
 
     Examples
     --------
@@ -90,12 +90,12 @@ class MethodInfo:
 
     @property
     def has_stability(self) -> bool:
-        """Whether the stability of its selection can be measured: its package has a module for that."""
+        """Whether the stability of the method's selection can be measured, for which its package has a module ``stability``."""
         return find_spec(f"{self.package}.stability") is not None
 
     @cached_property
     def charts(self) -> SystemCharts:
-        """Charts and words of the method for reports."""
+        """Charts and texts of the method for reports."""
         if find_spec(f"{self.package}.charts") is not None:
             return self.module("charts").CHARTS
         from .records.charts import SystemCharts
@@ -222,12 +222,12 @@ METHODS = {
         MethodInfo("social-strength", "Strength of ties between users", "social_strength", "Social", "SocialStrengthRanker"),
     )
 }
-"""All methods, by the name of their command: title, package and estimators."""
+"""All methods by command name, each with its title, package and estimators."""
 
 
 def extra_inputs(scored: bool = False) -> dict[str, tuple[ExtraInput, list[str]]]:
-    """Return the inputs of methods in addition to their data, by name, each with its methods. ``scored``: only methods with comparable
-    fits.
+    """Return by name all inputs that methods take besides their data, each with the methods that take it. ``scored``: only inputs of
+    methods whose fits can be compared by scores.
     """
     known: dict[str, tuple[ExtraInput, list[str]]] = {}
     for name, info in METHODS.items():

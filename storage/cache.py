@@ -1,4 +1,4 @@
-"""Cache of loaded blocks, limited in bytes per process; it keeps the blocks that are reused soonest."""
+"""Cache of loaded blocks, limited in bytes per process; the blocks that are reused soonest stay in the cache."""
 
 import threading
 from collections import OrderedDict
@@ -23,8 +23,8 @@ class BlockCache:
     """Cache of blocks, limited to ``limit`` bytes. Blocks are shared and must not be modified.
 
     Passes read all blocks in turn. If the least recently used block were always evicted, a cache slightly smaller than the data would never
-    hit. A block therefore replaces older blocks only if it was last used more recently than they were. For a cycle that does not fit, the
-    part that fits stays; blocks that are no longer read are evicted.
+    hit. A block therefore replaces older blocks only if it was last used more recently than they were. If the blocks of a cycle do not all
+    fit, as many as fit stay in the cache; blocks that are no longer read are evicted.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
@@ -110,10 +110,10 @@ def block_cache() -> BlockCache:
 
 
 def cached_bytes() -> int:
-    """Return the bytes of blocks cached in this process."""
+    """Return the memory in bytes that the cached blocks of this process take."""
     return _cache.nbytes
 
 
 def set_cache_limit(nbytes: int) -> None:
-    """Set how many bytes of blocks this process may cache (0: none)."""
+    """Set the memory in bytes that cached blocks of this process may take (0: no cache)."""
     _cache.set_limit(nbytes)

@@ -17,7 +17,7 @@ from .grams.store import GramStore
 from .sparse_door import admit, gather
 
 NUMBERS = [np.float64, np.float32]
-"""Supported number types of rows; all other types are converted to the first one."""
+"""Supported number types of rows; numbers of any other type are converted to float64."""
 
 
 def is_store(X: object) -> bool:
@@ -26,10 +26,11 @@ def is_store(X: object) -> bool:
 
 
 def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockStore:
-    """Return the block store at a path or behind an object; with ``digest``, the version that has it. Only the store's description is read.
+    """Return the block store at a path or behind an object; with ``digest``, the version with this digest. Only the store's description is
+    read.
 
-    Raises DataError if it has missing values and ``reader`` names a consumer that does not accept them; DigestMismatch if the version with
-    the digest no longer exists.
+    Raises DataError if the store has missing values and ``reader`` names a consumer that does not accept them; DigestMismatch if the
+    version with the digest no longer exists.
     """
     store = X if isinstance(X, BlockStore) else BlockStore.open(X, digest)
     if reader and store.meta.n_missing:
@@ -102,9 +103,10 @@ def as_data(
 def _is_sound(estimator: Any, rows: UserData, y: UserData, checks: Mapping[str, Any], reset: bool) -> bool:
     """Return whether validation can be skipped, because ``validate_data`` would return the rows and the target unchanged.
 
-    This holds for a plain array or compressed matrix of finite numbers, as wide as at a fit without feature names, and a target of plain
-    numbers. The shortcut matters because ``validate_data`` takes several times as long as the decision value of a linear model on one row.
-    With ``reset`` the attributes that validation would set are set.
+    This holds for a plain array or compressed matrix of finite numbers and a target of plain numbers. Without ``reset``, the array must
+    have as many columns as the fitted estimator has features, and the estimator must have no feature names. The shortcut matters because
+    ``validate_data`` takes several times as long as the decision value of a linear model on one row. With ``reset`` the attributes that
+    validation would set are set.
     """
     is_sparse = sp.issparse(rows) and rows.format in (checks.get("accept_sparse") or ()) and rows.indices.dtype == np.int32
     if not is_sparse and type(rows) is not np.ndarray:
@@ -129,7 +131,7 @@ def as_grams(X: UserData, name: str = "X", estimator: Any = None, *, reset: bool
     """Return kernel matrices: a Gram store, arrays (k, rows, columns) or a list of them, or one matrix, validated by scikit-learn for an
     estimator.
 
-    Raises ValueError if scikit-learn rejects it or if, at a fit (``reset``), row and column names are in different orders.
+    Raises ValueError if scikit-learn rejects them or if, at a fit (``reset``), row and column names are in different orders.
     """
     if isinstance(X, GramStore | str | os.PathLike):
         return X if isinstance(X, GramStore) else GramStore.open(X)
@@ -238,7 +240,7 @@ def square_in_memory(X: UserData, name: str = "X") -> UserData:
 
 
 def column_numbers(given: UserData, n: int, name: str) -> list[Any]:
-    """Return columns as given by number or name; for a mask, the numbers of its True entries.
+    """Return a list of column numbers or names unchanged; convert a boolean mask to the numbers of its True entries.
 
     Raises ValueError if the length of a mask differs from the number of columns, ``n``.
     """
@@ -253,8 +255,8 @@ def column_numbers(given: UserData, n: int, name: str) -> list[Any]:
 def feature_groups(given: Any, names: Sequence[Any] | None, columns: Sequence[Any] | None, n: int) -> UserData:
     """Return the group labels of ``n`` features, in feature order.
 
-    ``given`` is a group size (consecutive groups), or a Series of labels by name, either of the features or of the ``columns`` they are
-    made from. Raises ValueError if the size does not divide the number of features, or a Series lacks some.
+    ``given`` is a group size (consecutive groups), or a Series of labels indexed by the names of the features, or of the ``columns`` from
+    which the features are made. Raises ValueError if the size does not divide the number of features, or the Series lacks a name.
     """
     if given is None:
         return None

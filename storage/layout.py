@@ -132,8 +132,8 @@ def running_sums(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.int64]:
-    """Return the index of the last unit of each stripe. The cut is the one nearest to an equal share that still fits in a chunk, after at
-    least one unit.
+    """Return the index of the last unit of each stripe. A stripe has at least one unit. Among the cuts at which a stripe fits in a chunk,
+    the one nearest to an equal share of the entries is taken.
     """
     cuts: list[int] = []
     last, done, total = -1, 0, int(filled[-1]) if filled.size else 0

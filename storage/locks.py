@@ -109,8 +109,8 @@ def object_version(meta: Foreign) -> dict[str, str]:
 class Lease:
     """A lock on an object store: an object created by conditional put and renewed every ``beat`` seconds by a thread.
 
-    If a lease is not renewed for three heartbeats, by the watcher's own monotonic clock, the watcher takes it over. The put is conditional
-    on the object's version, so exactly one of several watchers succeeds.
+    A process that waits for a lease takes it over if the lease is not renewed for three heartbeats, by the waiting process's own monotonic
+    clock. The put is conditional on the object's version, so exactly one of several waiting processes succeeds.
     """
 
     def __init__(self, store: Foreign, key: str, beat: float = 10.0) -> None:

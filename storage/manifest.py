@@ -1,5 +1,6 @@
-"""The manifest of a store, which lists every object with its length and crc32c, is sealed by a sha256 digest and written last; and the
-writer's journal.
+"""The manifest of a store and the journal of its writer.
+
+The manifest lists every object with its length and crc32c, is sealed by a sha256 digest, and is written last.
 """
 
 import hashlib

@@ -53,8 +53,8 @@ class MemoryBlocks(BlockSource):
     * ``labels``: the original labels of class codes 0, 1, ….
     * ``groups`` (n_cols,): stripes do not divide runs of equal labels.
     * ``tables``: further row tables ("task", "group", "weight").
-    * ``stripe_bytes``: as in `plan_stripes`. The default gives the blocks of a store of the same data, `MEMORY_STRIPE_BYTES` fewer and
-      larger blocks.
+    * ``stripe_bytes``: as in `plan_stripes`. The default gives the same blocks as a store of the same data; `MEMORY_STRIPE_BYTES` gives
+      fewer and larger blocks.
     """
 
     url = "memory"
@@ -102,12 +102,12 @@ class MemoryBlocks(BlockSource):
 
     @cached_property
     def look(self) -> Look:
-        """Whether all values are finite, and a mark that identifies them; both come from one pass over the arrays."""
+        """Whether all values are finite, and a fingerprint of the values; both come from one pass over the arrays."""
         return look(self.X)
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 (hex) of shape, type and entries in column form, and of the target."""
+        """The sha256 (hex) of shape, type and entries in column form, and of the row tables, such as the target."""
         block = self.by_columns
         parts = [block] if isinstance(block, np.ndarray) else [block.indptr, block.indices, block.data]
         digest = hashlib.sha256(f"{self.shape} {self.meta.kind} {self.meta.dtype}".encode())

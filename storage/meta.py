@@ -42,8 +42,8 @@ class BlockMeta:
     - ``labels``: original labels of class codes 0, 1, …; None for a real-valued target.
     - ``scale``: kind of the column scaling, whose factors are `BlockStore.scale`.
     - ``info``: free JSON values, such as source and options of the ingest.
-    - ``n_missing``: number of missing values (NaN) in a dense store ingested with ``missing="keep"``; the column table "missing" has them
-      by column. They are not counted for arrays in memory.
+    - ``n_missing``: number of missing values (NaN) in a dense store ingested with ``missing="keep"``; the column table "missing" holds
+      their number per column. For arrays in memory they are not counted.
     - ``task_names``: names of task codes 0, 1, …, ascending; None if the row table "task" holds task numbers or does not exist.
     - ``n_coded``: number of columns that hold level numbers, named in `BlockStore.encoding`.
     - ``covariates``: names of the columns of the row table "covariates", (n_rows, n_covariates), if it exists.
@@ -133,8 +133,8 @@ def inverse_root(squares: Floats) -> Floats:
 def column_factors(
     kind: str, tables: Mapping[str, npt.NDArray[Any]], *, is_dense: bool
 ) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
-    """Return the factors of columns (all rows, zeros included) for a kind of scaling, their centres (dense "standard" only), and the
-    columns whose squares overflow.
+    """Return the factors of columns for a kind of scaling, their centres (dense "standard" only), and the columns whose squares overflow.
+    All rows count, zeros included.
 
     ``tables`` are the column tables, with means and variances for "standard". Columns whose squares overflow have no factors.
     """

@@ -1,6 +1,6 @@
 """Whole objects addressed by key, as local files; `remote.py` has the version for object stores.
 
-Both write exactly the bytes of Zarr's ``bytes`` codec, so any Zarr library can read them.
+Both modules write exactly the bytes of Zarr's ``bytes`` codec, so any Zarr library can read them.
 """
 
 import errno
@@ -51,7 +51,7 @@ class Objects(Protocol):
     url: str
 
     def size(self, key: str) -> int | None:
-        """Return the bytes of an object; None if it is absent."""
+        """Return the size of an object in bytes; None if it is absent."""
 
     def read(self, key: str) -> Bytes:
         """Return the content of an object."""
@@ -127,7 +127,7 @@ class LocalObjects:
         return fd
 
     def size(self, key: str) -> int | None:
-        """Return the bytes of an object; None if it is absent."""
+        """Return the size of an object in bytes; None if it is absent."""
         try:
             return os.lstat(self._path(key)).st_size
         except (FileNotFoundError, NotADirectoryError):

@@ -26,7 +26,7 @@ _READ: frozenset[Kind] = frozenset({"path", "file", "objects", "web"})
 
 @dataclass(frozen=True)
 class Use:
-    """A use of a place: its name in messages, the kinds of places allowed, and why others are not."""
+    """A use of a path or URL: its name in messages, the kinds of locations allowed, and why other kinds are not."""
 
     name: str
     kinds: frozenset[Kind]
@@ -47,7 +47,7 @@ USES: dict[str, Use] = {
     "anything": Use("a store or run", _READ, ""),
     "left-overs": Use("what clean looks through", _WRITTEN, "a web server is only read"),
 }
-"""Allowed kinds of places for each use; functions that take a path or URL name one of these uses."""
+"""Allowed kinds of locations for each use; functions that take a path or URL name one of these uses."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
@@ -63,10 +63,10 @@ class Place:
 
 
 def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
-    """Return the place of a path or URL, if it may be used in this way. ``use`` is a key of `USES`; without it only the form is checked.
+    """Return a path or URL as a location that is allowed for ``use``, a key of `USES`; without ``use`` only the form is checked.
 
-    Raises UrlError for an unknown scheme, a form that is probably a mistake, credentials in the URL, or a place that does not allow this
-    use.
+    Raises UrlError for an unknown scheme, a form that is probably a mistake, credentials in the URL, or a kind of location that is not
+    allowed for this use.
     """
     text = os.fspath(url)
     parsed = _read_form(text, what)
@@ -78,7 +78,7 @@ def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str =
 
 
 def check_place(url: str, use: str, what: str = "url") -> str:
-    """Check a place (see `parse_place`) and return it as text: a URL of an object store or web server, else a local path."""
+    """Check a path or URL (see `parse_place`) and return it as text: a URL of an object store or web server, else a local path."""
     return parse_place(url, use, what).text
 
 

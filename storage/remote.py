@@ -56,7 +56,7 @@ minutes.
 """
 
 _BODIES = 3
-"""How often the body of an answer may be started."""
+"""Largest number of attempts to read the body of an answer."""
 
 
 class _Broken(Unreachable):
@@ -116,7 +116,9 @@ def connect_store(url: str) -> "ObjectStore":
 
 
 def _client_options(scheme: str) -> Foreign:
-    """Return the client's options: our defaults, overridden by those of the environment, which explicit options would otherwise hide."""
+    """Return the client's options: environment variables, and our defaults where these are not set. The variables are passed explicitly
+    because explicit options would otherwise hide them.
+    """
     prefix = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}[_FAMILY[scheme]]
     variables = [(_CLIENT_VARIABLES.fullmatch(name), value) for name, value in os.environ.items() if name.startswith(prefix)]
     options: dict[str, Any] = {match[1].lower(): value for match, value in variables if match}
@@ -136,7 +138,7 @@ def _waiting_thread() -> ThreadPoolExecutor:
 
 
 def wait_for(call: Callable[[], T]) -> T:
-    """Return ``call()``. In the main thread, the wait can be interrupted by a signal, which a native call would block."""
+    """Run ``call`` and return its result. In the main thread, another thread runs it, because a native call would block signals."""
     if threading.current_thread() is not threading.main_thread():
         return call()
     return _waiting_thread().submit(call).result()
@@ -163,7 +165,7 @@ class RemoteObjects:
 
     @contextmanager
     def asking(self, key: str) -> Iterator[None]:
-        """Convert the store's errors into ours; an object that does not exist gives ``FileNotFoundError``."""
+        """Convert the store's errors into gramplane's; an object that does not exist gives ``FileNotFoundError``."""
         from obstore.exceptions import BaseError
 
         try:
@@ -200,7 +202,7 @@ class RemoteObjects:
             return wait_for(lambda: obstore.head(self.store, self._folder + key))
 
     def size(self, key: str) -> int | None:
-        """Return the bytes of an object; None if it is absent."""
+        """Return the size of an object in bytes; None if it is absent."""
         about = self.about(check_key(key))
         return None if about is None else int(about["size"])
 

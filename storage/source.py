@@ -57,9 +57,9 @@ class Source:
     scale : ColumnScale
         Factors of the columns.
     groups, letters, lengths : ndarray, optional
-        Group label of each feature; feature names as concatenated UTF-8, and the bytes of each.
+        Group label of each feature; feature names as concatenated UTF-8, and the length of each in bytes.
     is_whole : bool
-        Whether names, groups and factors are included. A store has them as separate tables (`BlockStore.whole_source`).
+        Whether names, groups and factors are included. A store holds them in separate tables (`BlockStore.whole_source`).
     """
 
     record_name: ClassVar[str] = "Source"
@@ -88,7 +88,7 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of names, groups and factors."""
+        """Memory in bytes that names, groups and factors take."""
         arrays = (self.groups, self.letters, self.lengths, self.scale.factor, self.scale.shift)
         return sum(array.nbytes for array in arrays if array is not None)
 
@@ -116,7 +116,7 @@ class Source:
 def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableColumns | None:
     """Return how features were made from the columns of a table. For a table of numbers, the result says that the features are its columns.
 
-    Returns None if columns have no names, or if there are too many.
+    Returns None if the columns have no names, or if there are too many columns.
     """
     if source.encoding is not None or source.n_features > MAX_NAMED:
         return source.encoding

@@ -48,7 +48,7 @@ def check_compressed(
     ``by`` is "csr" or "csc". The other arguments are for messages:
 
     * ``name``: the name of the argument or file.
-    * ``parts_named``: the prefix of the array names there.
+    * ``parts_named``: the prefix of the array names in the file.
     * ``first``: for a part of a matrix, the number of its first entry.
     """
     major, minor = shape if by == "csr" else shape[::-1]
@@ -133,7 +133,10 @@ def _check_integers(given: UserData, what: str, name: str) -> Array:
 
 
 def check_part_pointers(indptr: Array, before: int, end: int, first: int, what: str, name: str) -> None:
-    """Check pointers ``first``, ``first + 1``, … of a longer array over ``end`` entries; the previous part ended with ``before``."""
+    """Check a part of a longer pointer array of a matrix with ``end`` entries.
+
+    ``first`` is the index of the first pointer of the part; ``before`` is the last pointer of the part before it.
+    """
     if indptr.dtype.kind not in "iu":
         _refuse_matrix(name, f"{what} has the type {indptr.dtype}; whole numbers are expected")
     _check_pointers(indptr, what, name, before, first)

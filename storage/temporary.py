@@ -113,7 +113,7 @@ def _sweep_folder(folder: Path) -> bool:
 
 
 def _remove_folder(folder: Path) -> bool:
-    """Remove a folder, with its lock last, so that the next start finds a folder that cannot be removed completely now."""
+    """Remove a folder, its lock last. If it cannot be removed completely now, the next start finds the lock and removes the rest."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name == _OWNER:

@@ -91,7 +91,9 @@ def describe_source(url: str) -> Mapping[str, Any]:
 
 
 def object_mark(url: str) -> str:
-    """Return a mark that changes when an object is rewritten: its size and tag, or time. Raises NothingThere if it does not exist."""
+    """Return a text that changes whenever an object is rewritten: its size, with its tag or else its time. Raises NothingThere if it does
+    not exist.
+    """
     about = describe_source(url)
     return f"{about['size']}-{about.get('e_tag') or about['last_modified']}"
 

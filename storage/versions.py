@@ -1,9 +1,9 @@
 """Versions of a store: one folder each, and a pointer that names the current one.
 
 A finished store never changes. New content becomes a new version next to the old one, and replacing the pointer, one small file, makes it
-current. A reader follows the pointer once and stays on that version. On local files it holds a shared lock on the version's ``zarr.json``,
-so that a writer replacing the store knows whether the old version is still read. Object stores have no such locks: old versions stay there
-until ``gramplane clean``. The folder of one version can also be opened directly; it is then its own version ``""``.
+current. A reader follows the pointer once and stays on that version. On local files, the reader holds a shared lock on the version's
+``zarr.json``, so that a writer that replaces the store knows whether the old version is still read. Object stores have no such locks: old
+versions stay there until ``gramplane clean``. The folder of one version can also be opened directly; it is then its own version ``""``.
 """
 
 import errno
@@ -39,7 +39,7 @@ ROOT = "zarr.json"
 JOURNAL = "journal.jsonl"
 GRAMS = "grams"
 IN_PLACE = ""
-"""Name of a version whose own folder was opened."""
+"""Name of a version that was opened by the path of its own folder."""
 
 _NAME = re.compile(r"v[1-9][0-9]{0,8}")
 _ARRAY = re.compile(r"(.*/)?(zarr\.json|c/[0-9/]+)")
@@ -76,7 +76,7 @@ class Versions:
         return cls(current, digests)
 
     def holding(self, digest: str) -> str | None:
-        """Return the name of the version with a digest; None if there is none."""
+        """Return the name of the version with this digest; None if there is none."""
         return next((name for name, stored in self.digests.items() if stored == digest), None)
 
 
@@ -129,8 +129,8 @@ class Opened:
 
 
 def open_version(base: Objects, digest: str | None = None) -> Opened:
-    """Follow the pointer once, to the current version or to the version with a digest. Raises DigestMismatch if that version was replaced
-    and removed.
+    """Follow the pointer once, to the current version or, if ``digest`` is given, to the version with this digest. Raises DigestMismatch if
+    that version was replaced and removed.
     """
     versions = None
     for _ in range(_TRIES):
@@ -157,7 +157,7 @@ def _choose_version(base: Objects, found: Versions | None, digest: str | None) -
 
 
 def _shared_lock(objects: Objects) -> int | None:
-    """Lock a version for reading; return None if that is impossible, because it is (being) removed or its file system has no locks."""
+    """Lock a version for reading. Return None if the version was removed or is being removed, or if its file system has no locks."""
     if isinstance(objects, LocalObjects):
         with suppress(OSError):
             return lock_file(objects.root / ROOT, os.O_RDONLY, fcntl.LOCK_SH)
@@ -204,7 +204,7 @@ def publish_version(base: Objects, name: str, digest: str, seen: Mapping[str, An
 
 
 def _clear_begun(base: RemoteObjects, known: set[str]) -> None:
-    """Remove the unfinished versions of killed writers; the holder of an object store's lease is its only writer."""
+    """Remove the unfinished versions of killed writers. The caller holds the lease of the store and is therefore the only writer."""
     for name in base.folders():
         if is_version(name) and name not in known:
             version_objects(base, name).clear()
@@ -265,7 +265,7 @@ def _hold_unread(objects: Objects) -> Iterator[bool]:
 
 
 def version_bytes(base: Objects, name: str) -> int:
-    """Return the bytes written by a version."""
+    """Return the number of bytes that a version takes in storage."""
     objects = version_objects(base, name)
     return sum(objects.size(key) or 0 for key in _own_keys(objects))
 
@@ -290,8 +290,8 @@ def _remove_version(base: Objects, name: str) -> None:
 
 
 def _own_keys(objects: Objects) -> list[str]:
-    """Return the keys that a version wrote: the keys in its manifest, and chunks left by a killed writer. If the manifest is damaged, they
-    are the keys that look like an array.
+    """Return the keys that a version wrote: the keys in its manifest, and chunks left by a killed writer. If the manifest is damaged,
+    return the keys that look like parts of an array.
     """
     there = list(objects.listing())
     try:

@@ -41,7 +41,7 @@ COMMON_FIGURES = {"method", "objective", "gap", "certified_over", "relative_gap"
 SEED = 3
 
 MAX_SLACK = 4
-"""Largest ratio of planned to actual bytes of a step. Plans state the maximum for data of a given size."""
+"""Largest allowed ratio of the planned to the actual memory of a step. Plans state the maximum for data of a given size."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Bench:
 
     @property
     def straight(self) -> Path:
-        """The uninterrupted run."""
+        """The folder of the uninterrupted run."""
         return self.folder / "straight"
 
     @property
@@ -147,7 +147,7 @@ def prepare_case(case: MethodCase, folder: Path) -> Path:
 
 @contextlib.contextmanager
 def expect_error(kind: type[BaseException], pattern: str = "") -> Iterator[list[BaseException]]:
-    """Expect an error whose message matches ``pattern``; yields a list that afterwards contains it."""
+    """Expect an error whose message matches ``pattern``. Yields a list that contains the error after the block."""
     caught: list[BaseException] = []
     try:
         yield caught
@@ -159,7 +159,9 @@ def expect_error(kind: type[BaseException], pattern: str = "") -> Iterator[list[
 
 
 def without_times(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record without seconds, and without task counts, which a resume changes because it fetches the columns of all cuts again."""
+    """Return a record without seconds and task counts. A resume changes the task counts, because it fetches the columns of all cuts
+    again.
+    """
     return {name: item for name, item in value.items() if not name.startswith("seconds") and name not in ("tasks", "bytes", "retries")}
 
 
@@ -250,7 +252,7 @@ def resumes_at_every_step_in_turn(bench: Bench) -> None:
 
 
 def a_kill_between_history_and_checkpoint_leaves_no_trace(bench: Bench) -> None:
-    """The history has a row for the second step, but its checkpoint is missing."""
+    """A run that was killed after it wrote the history of the second step, but before the checkpoint, resumes to the same bits."""
     save, run, store = RunStore.save_checkpoint, bench.scratch / "run", cast("Any", RunStore)
 
     def killed(store: RunStore, iteration: int, *more: Any) -> Any:
@@ -270,7 +272,7 @@ def a_kill_between_history_and_checkpoint_leaves_no_trace(bench: Bench) -> None:
 
 
 def a_damaged_checkpoint_falls_back_to_the_one_before(bench: Bench) -> None:
-    """One bit of the newest checkpoint is flipped."""
+    """If one bit of the newest checkpoint is flipped, the run resumes from the checkpoint before it, to the same bits."""
     steps, run = bench.steps()[-1], bench.scratch / "run"
     bench.start_and_stop(run, steps)
     newest = max((run / "checkpoints").glob("*.npz"))
@@ -284,7 +286,7 @@ def a_damaged_checkpoint_falls_back_to_the_one_before(bench: Bench) -> None:
 
 
 def a_kill_before_the_summary_writes_the_model_again(bench: Bench) -> None:
-    """Everything is written except the summary, which marks a run as finished."""
+    """A run that lacks only the summary, which marks it as finished, resumes and ends with the same files."""
     run = bench.scratch / "run"
     shutil.copytree(bench.straight, run)
     (run / "summary.json").unlink()
@@ -315,7 +317,7 @@ def rows_left_out_are_not_looked_at(bench: Bench) -> None:
 
 
 def rows_held_out_are_scored(bench: Bench) -> None:
-    """``--test-share`` holds rows out of the fit, and the history has their score; folds can be compared."""
+    """``--test-share`` holds rows out of the fit, and the history or the path has the score on these rows."""
     case, info = bench.case, METHODS[bench.case.method]
     if not info.config.has_scores:
         return
@@ -344,7 +346,7 @@ def a_finished_run_is_left_alone(bench: Bench) -> None:
 
 
 def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
-    """Another parameter, seed, memory limit or input raises an error that names the key."""
+    """If a parameter, the seed, the memory limit or an input differs, the error names the key that differs."""
     params, name = bench.case.other
     before, run = _snapshot(bench.straight), re.escape(str(bench.straight))
     with expect_error(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
@@ -391,10 +393,10 @@ def a_dry_run_tells_the_plan_and_writes_nothing(bench: Bench) -> None:
 
 
 def no_pass_takes_more_than_the_plan_says(bench: Bench) -> None:
-    """No step of any pass exceeds the plan's ``task_bytes``, which in turn is not far above the largest step.
+    """No step of any pass exceeds the plan's ``task_bytes``, and ``task_bytes`` is at most ``MAX_SLACK`` times the largest step.
 
-    A fit that is never distributed has no passes, but may plan ``task_bytes`` for similar steps in this process: a fit with task kernels in
-    memory processes tasks in the same batches.
+    A fit that is never distributed has no passes, but may plan ``task_bytes`` for similar steps in this process. For example, a fit with
+    task kernels in memory processes tasks in the same batches.
     """
     bounds: dict[str, int] = {}
 
@@ -425,7 +427,7 @@ def _without_freed_bytes() -> dict[str, int]:
 
 
 def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
-    """Every item of the driver has its bytes, and the total is their sum."""
+    """The plan states the bytes of every memory item of the driver, and their total."""
     plan = bench.start(bench.scratch / "run", dry_run=True).plan or {}
     rows = plan["driver_holds"]
     assert all(set(row) == {"what", "bytes"} and row["what"] and row["bytes"] >= 0 for row in rows)
@@ -434,7 +436,7 @@ def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
 
 
 def too_little_memory_is_refused_before_work(bench: Bench) -> None:
-    """The error names need, limit and remedy, and nothing is written."""
+    """If the memory limit is too low, the error names the memory needed, the limit and a remedy, and nothing is written."""
     events, run = list[Any](), bench.scratch / "run"
     with expect_error(MemoryBoundExceeded, f"^{bench.case.method}: this process would hold .*it may hold driver_memory=1 KiB: ") as caught:
         bench.start(run, driver_memory="1KiB", on_event=events.append)
@@ -459,7 +461,7 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
 
 
 def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
-    """The tables for plots of an estimator agree with those of its run, which may have further columns."""
+    """Plots of an estimator and of its run use the same tables, except that the tables of the run may have further columns."""
     model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
     names, stored = source_names(BlockStore.open(bench.data)), run.read_json("tables") or {}
     for name, rows in plain_json(type(model)._method.tables(model.model_, names)).items():

@@ -81,7 +81,9 @@ def _report_failure(error: BaseException, words: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code. ``arguments``: words after ``gramplane``, by default those of the process."""
+    """Run the command line and return its exit code. ``arguments``: the words after ``gramplane``; by default those of the process's
+    command line.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_closed_streams()
     try:

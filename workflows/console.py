@@ -33,7 +33,7 @@ class Result:
     """The result of a command.
 
     ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, …. ``fields``: small JSON values for ``--json``. ``text``: the same
-    for users. A bad result (such as a damaged store) need not be an error of the command.
+    values as text for users. A bad result (such as a damaged store) need not be an error of the command.
     """
 
     status: str = "done"
@@ -82,7 +82,7 @@ class OutputClosed(Exception):
 
 
 class Carried(Exception):
-    """Carries an error through click, which would treat some kinds as an abort or a closed pipe. The error is its cause."""
+    """Carries an error (its ``__cause__``) through click, which would take errors of some classes for an abort or a closed pipe."""
 
 
 def settle_output() -> None:
@@ -98,7 +98,8 @@ def settle_output() -> None:
 def open_closed_streams() -> None:
     """Open closed descriptors 0, 1 and 2 on the null device.
 
-    Otherwise a file opened later could get their number. Python makes no stream for a closed descriptor, so streams are made, too.
+    Otherwise a file opened later could get one of these numbers. Python makes no stream for a closed descriptor, so missing streams are
+    made as well.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -110,7 +111,7 @@ def open_closed_streams() -> None:
 
 
 def write_output(text: str) -> None:
-    """Write text to stdout. Characters that its encoding lacks, such as in invalid file names, are escaped."""
+    """Write text to stdout. Characters that the encoding of stdout lacks, for example from invalid file names, are escaped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -122,7 +123,7 @@ def write_output(text: str) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the message of an error. For a bug, it names the class and how to show the traceback."""
+    """Return the message of an error. If the error is a bug, the message names its class and how to show the traceback."""
     if isinstance(error, click.ClickException):
         return _misplaced_option(error) or error.format_message()
     stop = find_signal(error)
@@ -143,7 +144,9 @@ _HELP = {
 
 
 def _misplaced_option(error: click.ClickException) -> str | None:
-    """Return which commands have an option that this one lacks; this helps more than options with similar names."""
+    """Return a message that names the commands with the option that this command lacks. It helps more than a list of options with similar
+    names.
+    """
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return None
     flag, words = error.option_name, error.ctx.command_path.partition(" ")[2]

@@ -85,8 +85,8 @@ def _own_code(error: BaseException) -> Exit | None:
 def exit_code(error: BaseException) -> Exit:
     """Return the exit code of the exception that ended a command.
 
-    The closest class in its method resolution order that the table lists decides; then the exceptions that caused it; otherwise it is a
-    bug.
+    `EXIT_CODES` is searched for the classes in its method resolution order, closest first, then for those of the exceptions that caused it.
+    If none is listed, it is a bug.
     """
     seen: BaseException | None = error
     while seen is not None:

@@ -18,7 +18,8 @@ def names_file(text: str) -> bool:
 
 
 def kernel_entries(text: str) -> tuple[list[Any], str]:
-    """Return the entries of ``--kernels`` and the name of their place. The text is a YAML file, or expressions separated by ``;``.
+    """Return the entries of ``--kernels``, and where they come from, for messages. The text is a YAML file, or expressions separated by
+    ``;``.
 
     Raises ConfigError if the file does not exist or contains no list.
     """
@@ -60,8 +61,10 @@ def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int |
     """Return the specs of a list of kernels over ``d`` features (``None`` if unknown).
 
     Entries are expressions (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …) and grids
-    (``{grid: {widths: …, degrees: …}}``). ``width``: number of features of a grid if neither the grid nor ``d`` gives it, to check its
-    other options. Raises ConfigError, starting with ``where`` and naming the entry.
+    (``{grid: {widths: …, degrees: …}}``).
+
+    ``width``: number of features assumed for a grid if neither the grid nor ``d`` states it, so that the grid's other options can be
+    checked. Raises ConfigError, starting with ``where`` and naming the entry.
     """
     specs: list[Any] = []
     for position, entry in enumerate(entries):

@@ -79,7 +79,7 @@ def _check_method(read: Workflow, index: int, step: FitStep | TuneStep) -> None:
 
 
 def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
-    """Check the kernels of a gram step as far as possible without the data, which give a grid its number of features."""
+    """Check the kernels of a gram step as far as possible without the data. Only the data give the number of features of a grid."""
     location = read.document.place(("steps", index, "with", "kernels"))
     kernels = gram_kernels(read, step)
     entries, source = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, location)

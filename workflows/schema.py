@@ -101,7 +101,7 @@ class GramArgs(Closed):
 
 
 class StreamArgs(Closed):
-    """A text that a fit learns from as it is read, once, in place of a store."""
+    """A text that a fit reads once, in place of a store, and learns from while reading."""
 
     source: Stream = Field(description="SVMlight text")
     n_features: int = Field(ge=1, description="width of the rows")
@@ -262,7 +262,7 @@ class ScoreStep(_Step):
 
 
 class StabilityStep(_Step):
-    """Measure how steady a selection is."""
+    """Measure how stable a selection is."""
 
     do: Literal["stability"]
     args: StabilityArgs = Field(default_factory=lambda: StabilityArgs.model_validate({}), alias="with")
@@ -318,7 +318,7 @@ class WorkflowSpec(Closed):
 
 
 def _known_keys(loc: Loc) -> Iterable[str]:
-    """Return the keys allowed next to the one at ``loc``. Pydantic puts the step's ``do`` after its index."""
+    """Return the keys allowed next to the one at ``loc``. In pydantic's locations, the value of ``do`` follows the index of the step."""
     if loc[0] != "steps" or len(loc) < 4:
         return keys_of(WorkflowSpec)
     step = STEPS[str(loc[2])]

@@ -31,7 +31,7 @@ def _taken_as(signum: int) -> int:
 
 
 def find_signal(error: BaseException) -> Interrupted | None:
-    """Return the signal that caused an error. Python wraps a signal that arrives while a class is created."""
+    """Return the signal that caused an error. If a signal arrives while a class is created, Python wraps its exception in another one."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, Interrupted):
         seen = seen.__cause__
@@ -56,7 +56,7 @@ class _Stop:
 
 @contextmanager
 def interruptible(grace: float = GRACE_SECONDS) -> Iterator[None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP inside the block into `Interrupted`. A second one, or ``grace`` seconds, ends the process.
+    """Raise `Interrupted` at the first SIGINT, SIGTERM or SIGHUP inside the block. A second one, or ``grace`` seconds, ends the process.
 
     A SIGHUP that was ignored from the start (nohup) remains ignored. Outside the main thread, Python allows no handlers, and signals are
     unchanged.

@@ -59,9 +59,9 @@ class StepResult(NamedTuple):
 
 
 class Action(NamedTuple):
-    """A kind of step: digests of its inputs (by path), and its action ``(context, step)``.
+    """What a kind of step does. ``inputs`` returns the digests of its inputs by path; ``work`` is its action ``(context, step)``.
 
-    If it can be planned, ``dry_run=True`` returns the plan of tasks and memory as figures.
+    If ``has_plan``, the action with ``dry_run=True`` returns the plan of tasks and memory as figures.
     """
 
     inputs: Callable[[StepContext, Any], dict[str, str]]
@@ -70,7 +70,7 @@ class Action(NamedTuple):
 
 
 def source_mark(path: str) -> str:
-    """Return size and modification time of a source file, as in make: a rewritten file counts as changed. For an object, its mark."""
+    """Return size and modification time of a source file: as in make, a rewritten file counts as changed. For a URL, see `object_mark`."""
     if not is_local(path):
         from ..storage.urls import object_mark
 

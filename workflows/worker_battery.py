@@ -18,7 +18,9 @@ from .battery import CHECKS, Bench, MethodCase, assert_equal_runs, prepare_case
 
 @dataclass
 class Passes:
-    """Collects events about passes: tasks and workers of each, the largest step, and the number of workers."""
+    """Collects from events: the number of tasks and of used workers of each pass, the memory of the largest step, and the number of
+    workers.
+    """
 
     tasks: list[int] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
@@ -34,7 +36,10 @@ class Passes:
             self.used.append(event["workers_used"])
 
     def check(self, distributed: Sequence[str], disturbed: int | None = None) -> None:
-        """Check that planned distribution took place: some pass has two tasks, and some pass other than ``disturbed`` used two workers."""
+        """Check that the work was distributed as planned: some pass has two tasks and, if there are two workers, some pass used two.
+
+        The pass ``disturbed`` does not count for the second condition.
+        """
         told = f"the plan calls {distributed} distributed; tasks of the passes: {self.tasks}, workers: {self.used}"
         assert max(self.tasks, default=0) >= 2 if distributed else not self.tasks, told
         seen = [used for k, (tasks, used) in enumerate(zip(self.tasks, self.used, strict=True)) if tasks >= 2 and k != disturbed]
@@ -77,7 +82,7 @@ class Deadly:
 
 @contextlib.contextmanager
 def _deadly_pass(number: int, folder: Path) -> Iterator[None]:
-    """Replace the chunk steps of one pass of a run by such steps."""
+    """Replace the chunk steps of one pass of a run by steps that kill their process (`Deadly`)."""
     folder.mkdir()
     run, count, owner = Executor.run, iter(range(1 << 30)), cast("Any", Executor)
 
@@ -96,7 +101,7 @@ def _deadly_pass(number: int, folder: Path) -> Iterator[None]:
 def a_worker_killed_within_a_pass_changes_nothing(bench: Bench, cluster: str) -> bool:
     """A worker that is killed during a pass, after another task has begun, does not change the bits.
 
-    Returns whether a worker was killed; none is if no pass has two tasks.
+    Returns whether a worker was killed. If no pass has two tasks, the check kills none.
     """
     told = bench.folder / "passes.json"  # tasks of the passes of a run that nothing disturbed
     if not told.exists():

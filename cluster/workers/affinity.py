@@ -1,4 +1,4 @@
-"""Assignment of blocks to workers: the one that has a block cached, or the one with the least work."""
+"""Assignment of blocks to workers. A block goes to the worker that has it cached, or else to the worker with the least work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _block_key(block: object) -> Hashable:
 class Affinity:
     """Remembers the preferred worker of each block over the runs of one executor.
 
-    It is a preference: the scheduler may run a task elsewhere, and :meth:`learn` then follows. Results never depend on it.
+    Preferences are not binding: if the scheduler runs a task elsewhere, :meth:`learn` records the new worker. Results never depend on them.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,9 @@ class Affinity:
         self._weights: dict[Hashable, float] = {}
 
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
-        """Return the preferred worker of every task of ``weights`` bytes. A worker's share is proportional to its number of threads."""
+        """Return the preferred worker of every task; ``weights`` are the bytes of the tasks. Each worker's share is proportional to its
+        number of threads.
+        """
         self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)
         unknown = [(ref, max(weight, 1)) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]

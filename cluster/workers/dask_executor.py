@@ -30,11 +30,11 @@ from .watch import Stranded, Watchdog, waiting_event
 
 _POLL = 1.0
 _FETCH_POLL = 0.25
-"""Seconds between two checks of the cluster while a result is fetched, which is quick unless its worker is lost."""
+"""Seconds between two checks of the cluster while a result is fetched. Fetching is quick unless the worker is lost."""
 _PAUSE = 0.5
 _PREFLIGHT_TIMEOUT = 120.0
 _UNSURE = 30.0
-"""Seconds for which a listed worker may be unreachable; longer than the scheduler needs to notice its end."""
+"""Seconds for which a listed worker may be unreachable; longer than the scheduler needs to notice that a worker is gone."""
 
 
 class _Setup(WorkerPlugin):
@@ -48,7 +48,7 @@ class _Setup(WorkerPlugin):
 
 
 class DaskExecutor(Executor):
-    """Runs plans on the workers of a Dask client, which it does not close. ``kind``: how the client was made."""
+    """Runs plans on the workers of a Dask client; it never closes the client. ``kind``: how the client was made."""
 
     def __init__(
         self, client: Client, settings: ClusterConfig, *, kind: str, events: Sink | None, preflight: Callable[[], Any] | None

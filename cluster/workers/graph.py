@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _WorkerPreference:
-    """Preferred workers of tasks in Dask's format: from key to a list of addresses, empty for any worker."""
+    """Preferred workers of tasks in Dask's format: for each key a list of addresses; an empty list allows any worker."""
 
     addresses: Mapping[Key, str]
 
@@ -154,7 +154,7 @@ def translate_error(
 
 
 def original_cause(error: BaseException) -> BaseException:
-    """Return the exception for ``raise … from``: the original exception of a failed task, otherwise the report itself."""
+    """Return the exception for ``raise … from``: the original exception of a failed task, otherwise ``error`` itself."""
     return error.__cause__ if isinstance(error, BlockFailure) and error.__cause__ is not None else error
 
 

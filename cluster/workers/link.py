@@ -57,15 +57,15 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection is open. A reconnecting client has lost its futures, so for a run the scheduler is gone."""
+        """Whether the connection is open. A client that reconnects has lost its futures, so a run treats the scheduler as lost."""
         return self.client.scheduler is not None and self.client.status == "running"
 
     def look(self) -> tuple[Mapping[str, Any], list[str]]:
         """Return the scheduler's information on each worker (``status``, ``last_seen``, ``nthreads``, …), and the workers excluded by this
         call.
 
-        Hanging workers are removed from the scheduler's list, so that their tasks go to others. Silence is counted from call to call, so
-        call regularly.
+        Hanging workers are removed from the scheduler's list, so that their tasks go to others. The silence of a worker is measured from
+        call to call, so this method must be called regularly.
         """
         return self._wait(self._look, ANSWER_SECONDS)
 
@@ -95,10 +95,10 @@ class Link:
         return "no-worker" in self._wait(states, ANSWER_SECONDS).values()
 
     def ask(self, function: Callable[..., Any], *args: object, timeout: float = ANSWER_SECONDS, one_alone: bool = False) -> dict[str, Any]:
-        """Run ``function`` on every worker, or with ``one_alone`` on a single one. For a failure, the exception is the answer.
+        """Run ``function`` on every worker, or with ``one_alone`` on a single one. If the call fails, the answer is the exception.
 
-        Each worker gets its own request, so a hanging worker does not delay the answers of others; it is excluded after too long a silence.
-        A live worker that does not answer within ``timeout`` seconds gets a ``TimeoutError`` as its answer.
+        Each worker gets its own request, so a hanging worker does not delay the answers of others. A worker that hangs too long is
+        excluded. A live worker that does not answer within ``timeout`` seconds gets a ``TimeoutError`` as its answer.
         """
 
         async def one(worker: str) -> object:
@@ -207,7 +207,9 @@ def _task_answer(task: asyncio.Future[Any], timeout: float) -> object:
 
 
 _AT_LEAST = 2.0
-"""Seconds: workers send a heartbeat once or twice a second, on large clusters every few seconds."""
+"""Smallest time limit for silent workers, in seconds. Workers send a heartbeat once or twice a second, on large clusters every few
+seconds.
+"""
 _STEP = 2.0
 """Largest number of seconds counted between two calls, whatever the clock says."""
 

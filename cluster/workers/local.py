@@ -45,7 +45,7 @@ _ATTEMPTS = 3
 """Number of starts that may fail with an error of the worker. Killed workers are restarted as long as there is time."""
 
 _START_AT_LEAST = 60.0
-"""Smallest time limit in seconds for a first start. Loading libraries on a busy computer is slow, but no failure."""
+"""Smallest time limit in seconds for a first start. A slow start, for example while a busy computer loads libraries, is no failure."""
 
 _END_TIMEOUT = 5.0
 

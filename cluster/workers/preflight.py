@@ -46,9 +46,9 @@ def worker_facts(dask_worker: Worker) -> WorkerFacts:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Memory limit and threads of the weakest worker, and the bytes of its idle process.
+    """Smallest memory limit and largest number of threads of the workers, and the bytes of an idle worker process.
 
-    ``share``: share of its memory that a worker may use. Above it Dask pauses the worker, whose cached data never shrink.
+    ``share``: share of its memory that a worker may use. Dask pauses a worker above this share, and cached data never shrink.
     """
 
     memory: int
@@ -78,7 +78,7 @@ def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | Base
 def check_versions(scheduler: object, workers: Mapping[str, WorkerFacts | BaseException]) -> list[str]:
     """Check that all workers answered and have compatible software. Returns the differences that need a warning.
 
-    The scheduler must know the functions that pass through it; it need not answer the question itself.
+    The scheduler must be able to import the functions that pass through it. If it does not answer, its versions are not checked.
     """
     ours = software_versions()
     warnings = []

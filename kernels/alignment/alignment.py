@@ -6,7 +6,7 @@ For feature i with kernel matrix K_i over the m samples, H = I - 11'/m and a tar
 
 (Jawanpuria, PhD thesis 2014, section 7.1). A row of weight c counts as c equal rows. With y~ = H y the alignment needs two sums over K_i
 itself: ``y~' K_i y~`` and, for a Gaussian kernel, ``m - 1' K_i 1 / m``. Both are cosine sums (``alignment_expansion``), or sums over pairs
-of distinct values if there are few.
+of distinct values if a feature has few of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Alignments(NamedTuple):
     A weight eta_i belongs to ``K_i / traces[i]``, with ``traces[i] = trace(H K_i H)``.
 
     * ``widths``: sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``; 0 for kernels without a width.
-    * ``errors``: bounds of ``|values - exact|`` due to truncating the expansion, without rounding.
+    * ``errors``: bounds of ``|values - exact|`` due to truncating the expansion; rounding errors come in addition.
     """
 
     values: Array
@@ -235,7 +235,9 @@ def row_counts(sample_weight: Array | None, m: int) -> Array:
 
 
 def centre_target(y: Array, m: int, times: Array | None = None) -> Array:
-    """Return ``H y`` as contiguous float64, summed over rows that count several times. Raises ValueError if y is constant or not finite."""
+    """Return ``H y`` as contiguous float64, each entry multiplied by the count of its row. Raises ValueError if y is constant or not
+    finite.
+    """
     target = np.array(y, dtype=np.float64)
     if target.shape != (m,):
         raise ValueError(f"y has shape {target.shape}; it needs one entry for each of the {m} rows of X")

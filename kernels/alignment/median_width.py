@@ -3,8 +3,9 @@
 A feature is given by its distinct values in ascending order and their counts. Equal entries are at distance zero and are not counted: for
 mostly-zero columns the plain median would be zero, and a kernel of width zero is useless.
 
-The rank of a trial distance ``t`` is found by two pointers over the sorted values. The next trial comes from the same search over a few
-dozen groups of neighbouring values, corrected by the rank error so far. Two or three passes over the values are enough.
+The rank of a trial distance ``t`` is found by two pointers over the sorted values. The next trial distance is found in the same way for a
+few dozen groups of neighbouring values instead of all values, and corrected by the rank error so far. Two or three passes over the values
+are enough.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float
 
 @compiled(deferred=True)
 def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target: float, slack: float, t: float) -> float:
-    """Return a distance t such that ``target`` of all ``total`` pairs are within t, up to ``slack``. If there is none, return the smallest
-    distance that at least ``target`` pairs do not exceed.
+    """Return a distance t such that ``target`` of all ``total`` pairs are within t, up to ``slack``. If no such distance exists, return the
+    smallest distance t for which at least ``target`` pairs are within t.
     """
     low, high = 0.0, v[n - 1] - v[0]
     t_low, f_low, t_high, f_high = 0.0, 0.0, high, total
@@ -93,9 +94,9 @@ def median_distance(v: Array, before: Array, n: int) -> float:
     """Return the median of the non-zero distances between entries (the lower one of two middle ones).
 
     The first n >= 2 entries of ``v`` are the distinct values, ascending. ``before`` ``(n + 1,)`` is the number of entries before each
-    value, and ``before[n]`` the number of all entries. The result is a distance d between two entries, the smallest with half of the
-    distances <= d. For more than MAX_EXACT_VALUES values, it is any d for which the share of distances <= d is within RANK_TOLERANCE of one
-    half.
+    value, and ``before[n]`` the number of all entries. The result is the smallest distance d between two entries such that half of the
+    distances are <= d. For more than MAX_EXACT_VALUES values, it is any d for which the fraction of distances <= d is within RANK_TOLERANCE
+    of one half.
     """
     span = v[n - 1] - v[0]
     if n == 2:
@@ -144,7 +145,9 @@ SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a se
 
 @compiled(deferred=True)
 def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
-    """Fill x, s and c with the points of a column; return the number of points. Rows count ``times`` each, and m in total."""
+    """Fill x, s and c with value, label and count of each non-zero entry of a column, and of all its zeros as one point; return the number
+    of points. Row i counts ``times[i]`` times; the counts of all rows sum to m.
+    """
     n, total, counted = 0, 0.0, 0.0
     for p in range(lo, hi):
         if values[p] != 0.0:
@@ -258,7 +261,7 @@ def align_few_valued(
 ) -> None:
     """Write alignment, trace and width of columns with at most ``limit`` distinct values into ``out`` (4, k); mark the others in ``many``.
 
-    ``sigmas`` (k,) is 0 where the median is used. Constant columns stay zero.
+    ``sigmas`` (k,) is 0 for columns whose width is the median distance. The entries of ``out`` for constant columns stay zero.
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
     bits = values.view(np.int64)

@@ -1,12 +1,13 @@
 """Path of kernel weights over the norm p, for generalised l_p-norm kernel target alignment.
 
 As p falls from p_start to p_end, weights below ``eps < 1/e`` only fall (Jawanpuria, PhD thesis 2014, theorem 7.3.2), so a kernel that has
-left never returns. The active kernels are known without computing the path: G rises with eta, so ``eta_i(p) > eps`` exactly if the load b_i
-exceeds
+become inactive stays inactive. The active kernels are known without computing the path: G rises with eta, so ``eta_i(p) > eps`` exactly if
+the load b_i exceeds
 
     tau(p) = lam1 F'(eps) + lam2 p eps^(p-1),
 
-and tau rises as p falls. Kernels sorted by load are dropped from one end; equal loads are solved once.
+and tau rises as p falls. Kernels become inactive in ascending order of their loads. The weight of kernels with equal loads is computed
+once.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class KernelPath:
     * ``n_active``: the number of active kernels at each p, which never increases along the path.
     * ``junctures``: kernel i is active at p exactly if ``p > junctures[i]``. The juncture is inf if the kernel is inactive at p_start
       already, and 0 if it is still active at p_end.
-    * ``newton_steps``: the Newton steps of all weights; equal loads count once.
+    * ``newton_steps``: the total number of Newton steps; kernels with equal loads count once.
     * ``p_end``: where the search for junctures ended.
     """
 
@@ -118,10 +119,12 @@ def _find_junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_
 
 
 def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: float = 1.0) -> float:
-    """Return the middle of the range of p in which exactly ``n_features`` kernels are active or, failing that, the next lower number.
+    """Return the middle of the range of p in which exactly ``n_features`` kernels are active. If there is no such range, take the next
+    lower number of kernels that occurs.
 
-    The number is lower if kernels leave together (equal loads) or if fewer kernels are active at p_start. ``junctures`` come from
-    :func:`juncture_points`. Raises ValueError if more kernels are active even at p_end, or none would be left.
+    The number is lower if several kernels become inactive at the same p (equal loads) or if fewer kernels are active at p_start.
+    ``junctures`` come from :func:`juncture_points`. Raises ValueError if more kernels are active even at p_end, or if no kernel would be
+    active.
     """
     if n_features < 1:
         raise ValueError(f"n_features is {n_features}; it must be at least 1")
@@ -138,7 +141,7 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
 
 
 def _predict_weights(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
-    """Return the Taylor prediction at p - step, at least half of the weight."""
+    """Return the Taylor prediction of the weights at p - step; each predicted weight is at least half of the weight at p."""
     if order == 0 or problem.lam2 == 0.0:
         return eta
     first, second = weight_derivatives(problem, eta, p, order)
@@ -161,7 +164,7 @@ def kernel_path(
     """Return the weights at each p of a grid by a predictor-corrector method (Jawanpuria 2014, algorithm 5).
 
     The alignments a, ``(n,)``, are >= 0; p_end = 1 needs lam1 > 0. Weights at or below eps, in [0, 1/e), stay zero. The predictor is the
-    last weight (``order`` 0), or one or two terms of its Taylor series in p.
+    weight at the previous p (``order`` 0), plus one or two derivative terms of its Taylor series in p (``order`` 1 or 2).
     """
     _check_eps(eps)
     if order not in (0, 1, 2):
@@ -210,11 +213,12 @@ def _stack_rows(rows: list[tuple[IntArray, FloatArray]], n: int) -> sp.csr_array
 
 @dataclass(frozen=True)
 class Cells:
-    """Piecewise linear description of the weights of kernels that are active at some points of a path.
+    """Kernel weights at some points of a path, described as piecewise linear functions of the alignment. Kernels that are never active are
+    left out.
 
     * ``members`` ``(k,)``: the kernels by rising alignment.
     * ``starts`` ``(n_cells + 1,)``: the first member of each cell.
-    * ``shares`` ``(k,)``: the position t of each member in its cell.
+    * ``shares`` ``(k,)``: the position t of each member in its cell, from 0 to 1.
     * ``low``, ``high`` ``(n_points, n_cells)``: the weights at the ends of the cells, 0 for inactive cells.
     * ``error`` ``(n_points,)``: ``sum |w - eta| / sum eta``.
     """
@@ -231,7 +235,7 @@ class Cells:
         return len(self.starts) - 1
 
     def members_of(self, cells: range) -> Iterator[tuple[int, Array, Array]]:
-        """Yield the number, the kernels and their shares of some cells."""
+        """Yield for each of the given cells its number, its kernels, and the positions t of these kernels in the cell."""
         for cell in cells:
             part = slice(self.starts[cell], self.starts[cell + 1])
             yield cell, self.members[part], self.shares[part]
@@ -272,8 +276,8 @@ def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> C
 
 
 def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, max_cells: int) -> Array | None:
-    """Split the cell with the largest error at the worst point where half of its error is reached, until the error is at most tol at every
-    point.
+    """Split cells until the error is at most tol at every point. In each round, the point with the largest error is chosen, and the cell
+    with the largest error at this point is split where half of its error is reached.
     """
     unit = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0.0)[:, None]
 

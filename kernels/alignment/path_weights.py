@@ -25,7 +25,8 @@ from ..arrays import FloatArray
 Function = Callable[[FloatArray], FloatArray]
 
 NEWTON_ACCURACY = 1e-12
-"""Newton stops at ``|G| <= ACCURACY * min(1 + |b|, |b| + lam2 p eta^(p-1))``, so that small weights keep their digits in every unit of a.
+"""Newton stops at ``|G| <= ACCURACY * min(1 + |b|, |b| + lam2 p eta^(p-1))``, so that small weights are accurate whatever the unit of
+a.
 """
 
 MAX_NEWTON_STEPS = 40  # Newton steps before a bracket takes over.

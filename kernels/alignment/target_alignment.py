@@ -5,12 +5,12 @@ For kernels :math:`K^t` and a target Y over n rows, centred by :math:`H = I - 11
 .. math::
 
     M_{st} = \langle K^s_c, K^t_c \rangle, \quad a_t = \langle K^t_c, Y_c \rangle, \qquad
-    \min_{\theta \ge 0} \theta' M \theta - 2 a' \theta,
+    \min_{\theta \ge 0} \theta' M \theta - 2 a' \theta .
 
-and the direction of the minimiser maximises :math:`\rho = a'\theta / \sqrt{\theta' M \theta \, \langle Y_c, Y_c \rangle}` over
+The direction of the minimiser maximises :math:`\rho = a'\theta / \sqrt{\theta' M \theta \, \langle Y_c, Y_c \rangle}` over
 :math:`\theta \ge 0` (Zhuang: Kernel learning, thesis, 2011, section 7.3; Cortes, Mohri, Rostamizadeh, JMLR 13, 2012). M and a must use the
-same centred matrices, a requirement that the printed theorem omits. Inner products, row sums and diagonals of the raw matrices are
-enough; the target is treated as one more matrix.
+same centred matrices, a requirement that the printed theorem omits. Inner products, row sums and diagonals of the raw matrices are enough;
+the target is treated as one more matrix.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MatrixSums:
         return cls(products, np.asarray(matrices, np.float64).sum(axis=2), diagonals, n)
 
     def shifted(self, shifts: FloatArray, rows: NDArray[np.bool_]) -> MatrixSums:
-        """Return the sums after adding ``shifts[t]`` times the identity on some rows to each matrix."""
+        """Return the sums after adding ``shifts[t]`` to the diagonal of matrix t, on the given rows only."""
         cross = np.outer(shifts, self.diagonals[:, rows].sum(axis=1))
         products = self.products + cross + cross.T + np.outer(shifts, shifts) * rows.sum()
         more = shifts[:, None] * rows
@@ -104,8 +104,8 @@ class AlignedWeights:
 def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> AlignedWeights:
     """Return the weights of largest alignment with the target, or equal weights if ``uniform``.
 
-    The target is the last of the ``(k + 1, k + 1)`` centred inner products. Raises ValueError if the target is constant, or if no kernel is
-    aligned with it.
+    The last row and column of ``centred``, ``(k + 1, k + 1)``, belong to the target. Raises ValueError if the target is constant, or if no
+    kernel is aligned with it.
     """
     M, a, square = centred[:-1, :-1], centred[:-1, -1], float(centred[-1, -1])
     k = len(a)

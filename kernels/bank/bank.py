@@ -1,9 +1,9 @@
 """Many Gram matrices in memory, stored as packed upper triangles or read from the caller's whole matrices.
 
-Rows are divided into bands of 128. In a band the loops read the columns from the band's first row on: the square on the diagonal, and the
-part to its right. Packed triangles hold nothing else; whole matrices are read without a copy. The two layouts differ only in the start of a
-band and the stride of its rows. The same loops therefore read both in the same order, with bit-identical results. Entry (i, j) of all
-kernels is in the same column of one (k, entries) array.
+Rows are divided into bands of 128. In a band that starts at row f, the loops read the columns from f on: the square on the diagonal, and
+the part to the right of this square. Packed triangles hold only these entries; whole matrices are read without a copy. The two layouts
+differ only in the start of a band and the stride of its rows. The same loops therefore read both in the same order, with bit-identical
+results. Entry (i, j) of all kernels is in the same column of one (k, entries) array.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PackedBank:
 
     @classmethod
     def empty(cls, k: int, n: int, dtype: DTypeLike = np.float32) -> PackedBank:
-        """Return a bank to be filled by :meth:`put`; computing fails until every entry is there."""
+        """Return a bank to be filled by :meth:`put`; computations fail until every entry has been stored."""
         bank = cls(np.empty((k, count_packed(n)), dtype=dtype), n)
         bank._areas = {}
         return bank
@@ -68,7 +68,7 @@ class PackedBank:
 
     @classmethod
     def from_dense(cls, grams: ArrayLike, dtype: DTypeLike = np.float32) -> PackedBank:
-        """Return a bank from whole matrices, shape (k, n, n); entries below the diagonals are not read."""
+        """Return a bank made from whole matrices, shape (k, n, n); entries below the diagonals are not read."""
         matrices = np.asarray(grams)
         if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
             raise ValueError(f"grams: shape {matrices.shape}, must be (k, n, n)")
@@ -103,21 +103,21 @@ class PackedBank:
 
     @staticmethod
     def bytes_for(k: int, n: int, dtype: DTypeLike = np.float32) -> int:
-        """Return the bytes of the packed triangles of k matrices of order n."""
+        """Return the memory in bytes that the packed triangles of k matrices of n rows take."""
         return k * count_packed(n) * np.dtype(dtype).itemsize
 
     # -- filling -----------------------------------------------------------------------------------------------------------
 
     def put(self, q: int, lo: int, hi: int, block: ArrayLike) -> None:
-        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel, or of m consecutive kernels from q on. Raises ValueError for entries
-        not finite in the bank's type.
+        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel, or of m consecutive kernels from q on. Raises ValueError if an entry
+        is not finite after conversion to the bank's type.
 
         ``block``, ``(r, c)`` or ``(m, r, c)``, has one of two positions:
 
         * a square on the diagonal (lo = hi, r = c), of which only the upper triangle is read;
         * a rectangle to the right of this square (hi >= lo + r).
 
-        Its edges need not be edges of the bands.
+        The edges of the block need not be edges of the bands.
         """
         self._check_writable()
         entries = np.asarray(block)
@@ -215,8 +215,8 @@ class PackedBank:
         """Return sum_q theta_q K_q; kernels with weight zero are not read.
 
         ``out``, ``(n, n)`` float32 or float64 in C order, is overwritten and returned [default: a new array of the bank's type]. The sum is
-        exactly symmetric: it is added in float64, four used kernels at a time in ascending order, and rounded once. ``change`` works in
-        place on parts of the upper triangle, entry by entry, before they are mirrored.
+        exactly symmetric: it is added in float64, four kernels with non-zero weight at a time in ascending order, and rounded once.
+        ``change`` works in place on parts of the upper triangle, entry by entry, before they are mirrored.
         """
         weights = _check_numbers("theta", theta, (self.k,)) * self.scale
         used = self._check_kernels(np.flatnonzero(weights))
@@ -263,8 +263,8 @@ class PackedBank:
     def forms(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
         """Return the quadratic forms s_q = beta' K_q beta, ``(len(kernels),)`` or ``(len(kernels), m)``, in one pass.
 
-        Rows where ``beta``, ``(n,)`` or ``(n, m)``, is zero are not read; ``kernels`` are all by default. The bits of a column do not
-        depend on the other columns.
+        Rows where ``beta``, ``(n,)`` or ``(n, m)``, is zero are not read. ``kernels`` lists the kernels [default: all]. The result for one
+        column of ``beta`` is bit-identical whatever the other columns are.
         """
         chosen = self._check_kernels(kernels)
         vectors = _check_numbers("beta", beta, (self.n,), (self.n, None))
@@ -279,10 +279,10 @@ class PackedBank:
     ) -> FloatArray:
         """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors.
 
-        Then beta' U_q are the forms, and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
-        ``wanted`` are zero in the result, and are not read if beta is zero there too. Sums are rounded to ``units``, ``(len(kernels), m)``
-        [default: :func:`gramplane.kernels.bank.products.product_units` of the diagonals]. The bits of one vector's products do not depend
-        on the other vectors.
+        Then the quadratic forms are beta' U_q, and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that
+        are not ``wanted`` are zero in the result; such a row is not read if its beta is zero. Sums are rounded to ``units``,
+        ``(len(kernels), m)`` [default: :func:`gramplane.kernels.bank.products.product_units` of the diagonals]. The products of one vector
+        are bit-identical whatever the other vectors are.
         """
         chosen = self._check_kernels(kernels)
         vectors = _check_numbers("beta", beta, (self.n,), (self.n, None))

@@ -1,10 +1,10 @@
 """Check the caller's matrices in one pass in their own type, and pack them in the same pass if necessary.
 
-A single-precision matrix that needs no packing is read row by row, three times as fast as tiles with their mirror images. Symmetry is
+A single-precision matrix that needs no packing is read row by row, three times as fast as tiles with their mirror images. Its symmetry is
 checked by checksums: each row to the right of the square on the diagonal, and each column below it, is summed as 32-bit patterns with one
-odd random weight per entry, modulo 2^64. If the sums differ, tiles measure the asymmetry. Checksums of different entries agree with a
-probability of at most 2^-31, and never if the row and its column differ in a single entry. Passes read both triangles of the squares, so
-these are compared entry by entry.
+odd random weight per entry, modulo 2^64. If the checksums differ, a second pass by tiles measures the asymmetry. A row and a column with
+different entries have equal checksums with a probability of at most 2^-31, and never if they differ in a single entry. The squares on the
+diagonal are compared entry by entry instead, because both of their triangles are read in computations.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _transpose_tile(matrix: Array, image: Array, top: int, bottom: int, left: in
 
 @compiled
 def _compare_rows(row: Array, image: Array, greatest: Array, asymmetry: Array, trouble: Array) -> None:
-    """Update the figures of the columns with one row of a tile and its mirror image."""
+    """Update the largest magnitude and the asymmetry of each column with one row of a tile and its mirror image."""
     for j in range(row.size):
         a, b = row[j], image[j]
         size, other, off = abs(a), abs(b), abs(a - b)

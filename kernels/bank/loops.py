@@ -12,7 +12,7 @@ STRIP_ENTRIES = 4096  # Entries combined at a time: their float64 sums stay in t
 
 
 def count_packed(n: int) -> int:
-    """Return the number of packed entries of one matrix of order n."""
+    """Return the number of packed entries of one matrix with n rows."""
     whole, left = divmod(n, BAND)
     # Bands of 128 rows and n, n - 128, ... columns, then a square of the rows left.
     return BAND * (whole * n - BAND * whole * (whole - 1) // 2) + left * left
@@ -112,8 +112,8 @@ def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntA
 
 @compiled
 def list_nonzero(vector: FloatArray, out: IntArray) -> int:
-    """Write the positions of the non-zeros among the first BAND entries and return their number. numba's own function takes four times as
-    long to compile.
+    """Write the positions of the non-zeros among the first BAND entries and return their number. The NumPy function for this takes numba
+    four times as long to compile.
     """
     count = 0
     for k in range(min(vector.size, BAND)):
@@ -200,8 +200,8 @@ def weight_entries(
     column tiles).
 
     Entry (r, c) of the band of kernel q is flat[q, at + r * stride + first + c]. weights[s, c] belongs to row rows[s]; other rows have no
-    weight. A tile is summed column by column over its rows, then over its columns, so its bits depend on nothing else. In a band on the
-    diagonal, all tiles but the first also represent their mirror images.
+    weight. Each column of a tile is summed over its rows, then these sums are added; the bits of the result depend only on the tile. In a
+    band on the diagonal, all tiles but the first also represent their mirror images.
     """
     width = weights.shape[1]
     part = np.empty(BAND)

@@ -1,8 +1,9 @@
 """Compiled products ``K_q @ beta`` over Gram matrices in memory and over block pairs, with bit-identical results.
 
-A tile of 128 columns adds the sum of its entries to a row; by symmetry, a band of 128 rows adds the sum of its rows to a column. Both sums
-are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in float64, so neither the order
-nor the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point summation", 2013).
+At each row, a tile of 128 columns contributes one weighted sum to the product; by symmetry, at each column, a band of 128 rows contributes
+one weighted sum. Both sums are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in
+float64, so neither the order nor the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point
+summation", 2013).
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def add_band(
 ) -> None:  # fmt: skip
     """Add the contribution of a band of rows to ``K @ beta``, at its rows and at its columns.
 
-    Row r of the band begins at entries[r * stride]; in a band on the diagonal the first tile is the square there. The rows to ``read`` are
-    ascending; the last row, with weight zero, pads them to a multiple of four. ``left`` is beta of the rows, ``right`` beta of the columns;
-    ``part`` is work space of one number per column.
+    Row r of the band begins at entries[r * stride]; in a band on the diagonal the first tile is the square on the diagonal. ``read`` lists
+    the rows to read, ascending. They are read four at a time; the last row, with weight zero, fills up the last group of four. ``left`` is
+    beta of the rows, ``right`` beta of the columns; ``part`` is work space of one number per column.
     """
     width, big = right.size, ROUNDING_SHIFT * unit
     part[:width] = 0.0
@@ -88,7 +89,7 @@ def add_band(
 
 @compiled
 def _list_rows(beta: FloatArray, wanted: Mask, out: IntArray) -> int:
-    """Write the rows of a band that have a weight or are wanted, and return their number."""
+    """Write the rows of a band that are wanted or have a non-zero beta, and return their number."""
     count = 0
     for k in range(beta.size):
         if beta[k] != 0.0 or wanted[k]:
@@ -192,7 +193,7 @@ def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> Tile
 
 
 def total_forms(parts: Iterable[TileSums]) -> FloatArray:
-    """Return the quadratic forms ``(k, m)`` from the shares of all block pairs, in any order."""
+    """Return the quadratic forms ``(k, m)`` from the contributions of all block pairs, in any order."""
     bands: dict[tuple[int, int], FloatArray] = {}
     for part in parts:
         for band in range(part.values.shape[2]):

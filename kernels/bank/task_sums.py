@@ -90,7 +90,7 @@ def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArra
 
 
 def combine_entry_tasks(block: Array, weights: FloatArray, left: IntArray, right: IntArray) -> Array:
-    """Return the same sum for any entries ``(k, rows, columns)``, given the tasks of their rows and columns."""
+    """Return ``sum_q W_q[c_i, c_l] K_q[i, l]`` for any entries ``(k, rows, columns)``, given the tasks of their rows and columns."""
     used, chosen = used_weights(weights)
     flat, width = np.ascontiguousarray(block).reshape(len(block), -1), len(right)
     out = np.empty((len(left), width), block.dtype)
@@ -125,7 +125,9 @@ def used_weights(weights: FloatArray) -> tuple[IntArray, FloatArray]:
 
 
 def task_units(tops: FloatArray, beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
-    """Return the units to which shares are rounded, (k, T, T): 2^-50 of a power of two above ``max_i K_ii ||beta_s||_1 ||beta_t||_1``."""
+    """Return the units to which contributions are rounded, (k, T, T): 2^-50 of a power of two above
+    ``max_i K_ii ||beta_s||_1 ||beta_t||_1``.
+    """
     norms = np.asarray(np.bincount(codes, np.abs(beta), n_tasks), np.float64)
     norm_powers, top = _powers_of_two(norms), _powers_of_two(tops)
     # Powers of two multiply exactly, and the same for (s, t) and (t, s).

@@ -93,10 +93,10 @@ def _weight_band(
 
 
 class Layer(Protocol):
-    """First-layer kernels, which determine K2 and its derivatives by the weights."""
+    """First-layer kernels, which determine K2 and its derivatives with respect to the weights."""
 
     def kernel(self, mu: FloatArray) -> FloatArray | Gram | None:
-        """Return K2(mu), (n, n) float64 or a Gram, or None if its largest exponent is too large; the next call overwrites it."""
+        """Return K2(mu), (n, n) float64 or a Gram, or None if its largest exponent is too large. The next call overwrites the matrix."""
         ...
 
     def weigh(self, mu: FloatArray, kernel: Any, beta: FloatArray) -> FloatArray:
@@ -209,7 +209,7 @@ class TwoLayerObjective:
 
 
 def first_length(point: TwoLayerPoint, penalty: float = 1.0) -> float:
-    """Return the length of the first step, with which the steepest weight moves by one unit of the penalised sum."""
+    """Return the length of the first step, with which the weight of largest slope changes by ``1 / penalty``."""
     return 1.0 / max(penalty * float(np.abs(point.slopes).max()), 1e-300)
 
 
@@ -217,7 +217,8 @@ def next_length(old: TwoLayerPoint, new: TwoLayerPoint, eta: float) -> float:
     """Return the spectral length ``s's / s'r``, where s is the change of the weights and r the change of the gradient (Barzilai and
     Borwein, 1988).
 
-    It is twice the last length if the gradient shows no curvature, and never more than ten times as long or as short.
+    If the gradient shows no curvature, the length is twice the last one. It is at most ten times the last length, and at least a tenth of
+    it.
     """
     change = new.mu - old.mu
     curvature = float(change @ (new.slopes - old.slopes))

@@ -42,7 +42,7 @@ class LeadingEigenpairs:
 
 
 def block_columns(count: int) -> tuple[int, int]:
-    """Return the number of vectors per product, and the largest number of vectors held with their images."""
+    """Return the number of vectors per product, and the largest number of vectors v that are held in memory together with ``A v``."""
     block = count + SPARE_COLUMNS
     return block, max(MAX_COLUMNS, 4 * block)
 
@@ -76,7 +76,7 @@ def leading_pairs(product: Callable[[FloatArray], FloatArray], n: int, count: in
 
 
 def _next_block(block: FloatArray, basis: FloatArray) -> FloatArray:
-    """Return orthonormal directions of a block that are orthogonal to the basis; none if it adds only rounding errors."""
+    """Return orthonormal directions of a block that are orthogonal to the basis; none if the block adds only rounding errors."""
     length = float(np.linalg.norm(block, axis=0).max())
     for _ in range(2):
         block = block - basis @ (basis.T @ block)
@@ -110,8 +110,8 @@ MIN_ROWS_BY_VALUE = 200  # Rows from which only the positive eigenpairs of a den
 
 
 def dense_bytes(n: int) -> int:
-    """Return the bytes of a dense eigendecomposition of n rows: the matrix, the solver's copy, the eigenvectors and their selection, ``32
-    n^2``.
+    """Return the memory in bytes that a dense eigendecomposition of n rows takes, ``32 n^2``: the matrix, the solver's copy, the
+    eigenvectors and the selected ones among them.
     """
     return 32 * n * n
 

@@ -127,7 +127,9 @@ def _estimate_moments(operator: SymmetricOperator, lo: float, top: float, seed: 
 
 
 MAX_STAGE_GROWTH = 1e6
-"""Largest growth at the top of the spectrum in one stage, relative to the damped part. More growth makes float32 columns dependent."""
+"""Largest growth at the top of the spectrum in one stage, relative to the damped part. With more growth, float32 columns become
+linearly dependent.
+"""
 
 MAX_STAGES = 12  # Stages after which the best subspace so far is returned, with the error it has.
 RESIDUAL_SAMPLES = 64  # Ritz pairs from whose residuals the error is estimated, evenly spaced by rank.
@@ -140,8 +142,8 @@ class LeadingPairs:
     """The positive eigenpairs found in a filtered subspace: values ``(r,)``, descending, vectors ``(n, r)``, and the relative error of
     ``sum_i values_i^2``.
 
-    ``block``, ``(n, b)``, is the whole subspace, as Ritz vectors by descending value; None if the matrix was solved as a dense one. Vectors
-    and block have the form that the column block returns: arrays if it was in memory.
+    ``block``, ``(n, b)``, is the whole subspace, as Ritz vectors by descending value; it is None if the matrix was solved as a dense one.
+    ``vectors`` and ``block`` have the type that the :class:`ColumnBlock` returns, which is an array for a block in memory.
     """
 
     values: FloatArray
@@ -166,8 +168,8 @@ class BlockPlan:
     degree: int
 
     def stage(self, left: int) -> int:
-        """Return the degree of the next of several equal stages with total degree ``left``, such that no stage grows beyond
-        ``MAX_STAGE_GROWTH``.
+        """Divide the total degree ``left`` into equal stages, none of which grows by more than ``MAX_STAGE_GROWTH``. Return the degree of
+        the next stage.
         """
         rate = math.acosh(1 + 2 * (self.top - self.damped[1]) / (self.damped[1] - self.damped[0]))
         max_degree = max(1, int(math.acosh(MAX_STAGE_GROWTH) / rate))

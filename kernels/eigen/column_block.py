@@ -140,7 +140,7 @@ class ColumnBlock(Protocol):
     def columns(self) -> int: ...
 
     def driver_bytes(self, columns: int, rank: float) -> int:
-        """Return the bytes that this process holds for a block of ``columns`` columns and ``rank`` positive pairs."""
+        """Return the memory in bytes that a block of ``columns`` columns and ``rank`` positive pairs takes in this process."""
         ...
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
@@ -194,7 +194,7 @@ class BlockEngine(Protocol):
         ...
 
     def open(self, operator: SymmetricOperator, rows: NDArray[np.intp]) -> ColumnBlock:
-        """Return a block for a matrix that consists of ``rows`` of the whole."""
+        """Return a block for the submatrix that consists of the given ``rows`` of the whole matrix."""
         ...
 
     def assemble(self, n: int, solved: list[tuple[NDArray[np.intp], Any]], order: NDArray[np.intp]) -> tuple[Any, Any]:
@@ -215,7 +215,7 @@ class StoredBlock(Protocol):
     def name(self) -> str: ...
 
     def rows(self, rows: NDArray[np.intp]) -> Block:
-        """Return some of its rows."""
+        """Return the given rows of the block."""
         ...
 
 
@@ -233,7 +233,7 @@ class ArrayBlock:
         return self.array.shape[1]
 
     def driver_bytes(self, columns: int, rank: float) -> int:
-        """Return the bytes that the block uses."""
+        """Return the memory in bytes that the block takes."""
         return block_bytes(self._operator.n, columns, rank)
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
@@ -296,7 +296,7 @@ class ArrayBlock:
 
 
 def block_bytes(n: int, columns: int, rank: float) -> int:
-    """Return the bytes of a block in memory with b columns and r positive pairs: ``n (8 b + 16 r) + 40 b^2``."""
+    """Return the memory in bytes that a block of b columns and r positive pairs takes: ``n (8 b + 16 r) + 40 b^2``."""
     return int(n * (8 * columns + 16 * rank) + 40 * columns**2)
 
 
@@ -314,7 +314,7 @@ def filter_block(panels: Panels, block: Block, degree: int, damped: tuple[float,
 
     With half width e and centre c of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the running
     ``sigma' = 1 / (2 / sigma_1 - sigma)``: ``Y' = (2 sigma' / e)(A - c) Y - sigma sigma' Y_old``. The filter value at ``top`` stays one.
-    Each column depends on itself alone.
+    The result for a column does not depend on the other columns.
     """
     n, b = block.shape
     half, centre = 0.5 * (damped[1] - damped[0]), 0.5 * (damped[1] + damped[0])

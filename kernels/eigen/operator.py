@@ -1,6 +1,7 @@
 """A large symmetric matrix: the sum of a sparse part and a low-rank part that may be centred.
 
-The matrix is split into its connected components. It is multiplied by panels of 64 columns with scale, shift and a three-term recurrence.
+The matrix is split into its connected components. Each component is multiplied by panels of 64 columns; the same loop applies scale, shift
+and the three-term recurrence.
 """
 
 from __future__ import annotations
@@ -139,8 +140,8 @@ class MatrixPart:
 
 
 def connected_parts(operator: SymmetricOperator) -> list[MatrixPart]:
-    """Return the connected components of a matrix, ordered by their first row; a small matrix stays whole. Components without an entry are
-    left out.
+    """Return the connected components of a matrix, ordered by their first row; a small matrix is not split. Components without a non-zero
+    entry are left out.
 
     Each component is in reverse Cuthill-McKee order, so that most of the rows that a product gathers together are close in memory. With a
     low-rank part, all rows form one component.

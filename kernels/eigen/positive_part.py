@@ -36,10 +36,10 @@ TIE_TOLERANCE = 1e-10
 class PositivePart:
     """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s ``(r,)`` descending, U ``(n, r)`` orthonormal; r may be 0.
 
-    In each column the entry of largest magnitude (the first of equals) is positive. ``block``, ``(n, b)``, is a starting point for a later
-    call with a similar matrix; it is None for dense solves. ``method`` is the method used for the largest component. ``error`` is the
-    estimated relative error of ``||A_+||_F^2``. If an engine held a block, vectors and block have the engine's form and are read in pieces:
-    :func:`column_pieces`, :class:`StoredBlock`.
+    In each column of U the entry of largest magnitude (the first such entry in a tie) is positive. ``block``, ``(n, b)``, is a starting
+    point for a later call with a similar matrix; it is None for dense solves. ``method`` is the method used for the largest component.
+    ``error`` is the estimated relative error of ``||A_+||_F^2``. If an engine held a block, ``vectors`` and ``block`` have the engine's
+    types and are read in pieces (:func:`column_pieces`, :class:`StoredBlock`).
     """
 
     values: FloatArray
@@ -64,14 +64,15 @@ def positive_part(
 ) -> PositivePart:
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
-    Connected components are solved one by one; rows without an entry cost nothing. Results are bit-identical for any number of threads
-    (default: all cores). ``tol`` is the relative error of ``||A_+||_F^2``; the relative error of A_+ itself is about the square root of it.
+    Connected components are solved one by one; rows without a non-zero entry cost nothing. Results are bit-identical for any number of
+    threads (default: all cores). ``tol`` is the relative error of ``||A_+||_F^2``; the relative error of A_+ itself is about ``sqrt(tol)``.
     Passing the ``block`` of a similar matrix as ``start`` saves half of the work or more.
 
-    ``method="auto"`` chooses by size and estimated rank. It is dense for up to 800 rows per component (up to 128 in total) or if more than
-    a third of the eigenvalues are positive, and ``"chebyshev"`` otherwise. Another method is used for each component of at least 64 rows;
-    ``"dense"`` takes the matrix as a whole. At most the ``max_rank`` largest pairs are returned. With an orthonormal ``basis`` V ``(n, k)``
-    the matrix is ``V V'A V V'``, solved as a dense matrix of k rows.
+    ``method="auto"`` chooses by size and estimated rank. A matrix of up to 128 rows is solved as a whole by a dense decomposition.
+    Otherwise a component is solved by a dense decomposition if it has up to 800 rows or if more than a third of its eigenvalues are
+    positive, and by ``"chebyshev"`` in all other cases. ``"dense"`` solves the matrix as a whole. Any other method is used for each
+    component of at least 64 rows. At most the ``max_rank`` largest pairs are returned. With an orthonormal ``basis`` V ``(n, k)`` the
+    matrix is ``V V'A V V'``, solved as a dense matrix of k rows.
 
     Raises MemoryError before a dense matrix or a block of columns would take more than ``memory`` bytes; ``"auto"`` uses a block if a dense
     matrix would be too large. An ``engine`` can hold blocks of columns elsewhere; results stay bit-identical.
@@ -95,9 +96,9 @@ def lanczos_positive(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the positive eigenvalues, descending, with eigenvectors; None if there are too many or the iteration does not converge.
 
-    ``rank`` is the estimated number of positive eigenvalues: five more pairs are computed, then twice as many, until one is not positive.
-    ``tol`` is the relative error of ``||A_+||_F^2``; ``seed`` determines the first vector. At most the ``max_rank`` largest pairs are
-    returned.
+    ``rank`` is the estimated number of positive eigenvalues: ``rank + 5`` pairs are computed first, and then twice as many each time, until
+    one of them is not positive. ``tol`` is the relative error of ``||A_+||_F^2``; ``seed`` determines the first vector. At most the
+    ``max_rank`` largest pairs are returned.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     size = min(rank, limit) + 5
@@ -127,7 +128,7 @@ def _make_dense(operator: SymmetricOperator, memory: int | None) -> FloatArray:
 
 
 def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the positive eigenpairs of a small matrix; rows without an entry are zero in every vector."""
+    """Return the positive eigenpairs of a small matrix. Rows of zeros are left out; their entries are zero in every vector."""
     filled = matrix.any(axis=1)
     if filled.all():
         return dense_positive(matrix)
@@ -146,7 +147,7 @@ def column_pieces(vectors: Vectors) -> Iterator[tuple[slice, FloatArray]]:
 
 
 def as_array(vectors: Vectors) -> FloatArray:
-    """Return all columns as an array, from an array or from an engine's form of it."""
+    """Return all columns as an array, given an array or the engine's representation of it."""
     return vectors if isinstance(vectors, np.ndarray) else vectors.read(0, vectors.shape[0])
 
 

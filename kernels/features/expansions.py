@@ -2,8 +2,9 @@
 
 Source: Proposition 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Additive maps".
 
-The score of feature j is ``s_j = u' K_j u = ||Phi_j' u||^2``, where ``Phi_j`` are its ``(n, width)`` columns; it is computed without them.
-All sums run over ascending rows, and zeros add nothing, so sparse and dense blocks, stripes and memory order give the same bits.
+The score of feature j is ``s_j = u' K_j u = ||Phi_j' u||^2``, where ``Phi_j`` are its ``(n, width)`` columns; it is computed without
+forming these columns. All sums run over ascending rows, and zeros add nothing, so the bits are the same for sparse and dense blocks, for
+any stripes and for either memory order.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, vi
 HARMONICS = 5  # Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all.
 GAUSSIAN_REACH = 15.4  # ``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3.
 REACHED = 1.0 + 2.0**-20
-"""A value counts as having reached a bin edge from one part in a million below it, because float32 multiples of ``M / n_bins`` may be
-slightly too small.
+"""A value counts as having reached a bin edge if it is at most one part in a million below the edge, because float32 multiples of ``M /
+n_bins`` may be slightly too small.
 """
 
 FEATURES_AT_ONCE = 256
@@ -226,7 +227,7 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
 
 
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
-    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of each feature, without its columns.
+    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of each feature, without forming its columns.
 
     ``X`` is an ``(n, k)`` block, ``u`` the ``(n,)`` dual vector. ``minimum`` and ``maximum``, ``(k,)``, are the ranges of the training
     values, zeros included; values outside are clipped. Histogram intersection takes one weighted histogram per feature and a reverse

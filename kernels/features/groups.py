@@ -2,8 +2,9 @@
 
 Source: Definition 1 and Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Groups".
 
-The score of a group is ``eta_G ||c_G||^2``. The sum is kept in two words (104 bits). A group can therefore be split at any stripe borders
-and its parts added in any order: the sum rounds to the same float64. Groups with equal scores tie exactly, whatever their position.
+The score of a group is ``eta_G ||c_G||^2``. It is summed in two float64 words (104 bits). A group can therefore be split at any stripe
+borders and its parts added in any order: the score rounds to the same float64. Groups with equal scores tie exactly, whatever their
+position.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ class GroupIndex:
 
 
 class CutGroups(NamedTuple):
-    """Sums over the parts of some groups that are in one stripe.
+    """Partial scores of some groups, each summed over the features of the group that are in one stripe.
 
     * Ids of the groups, int64 ``(q,)``, ascending.
-    * Sums in two words, float64 ``(q, 2)``.
+    * Partial scores in two words, float64 ``(q, 2)``.
     """
 
     ids: Array

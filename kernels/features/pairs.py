@@ -83,8 +83,8 @@ class PairLimits:
 
     * ``head_start``: number of most frequent features whose products give the first threshold.
     * ``max_head``: number of features of the largest triangle (67 MB at 4,096; beyond about 2,000 it does not fit in the cache).
-    * ``budget``: number of products that the survivors beyond the largest triangle may form; 1e8 to 4e8 take one second. Dense data may
-      form ``DENSE_GAIN`` times as many.
+    * ``budget``: number of products that may be formed for the features that survive screening but do not fit in the largest triangle; 1e8
+      to 4e8 products take one second. For dense data it is ``DENSE_GAIN`` times as large.
     """
 
     head_start: int = 256
@@ -139,7 +139,7 @@ def _row_max_sparse(values: Array, rows: Array, out: Array) -> None:
 
 
 def row_max_abs(X: Columns) -> Array:
-    """Return ``max_j |x_ij|`` of each row of a block, float64 ``(n,)``; merge blocks with ``numpy.maximum``."""
+    """Return ``max_j |x_ij|`` of each row of a block, float64 ``(n,)``; merge the results of several blocks with ``numpy.maximum``."""
     if isinstance(X, np.ndarray):
         return np.maximum(X.max(axis=1, initial=0.0), -X.min(axis=1, initial=0.0)).astype(np.float64)
     block, out = view(X), np.zeros(shape(X)[0])

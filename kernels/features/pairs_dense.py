@@ -100,7 +100,9 @@ def _approximate(X: Array, u: Array, h: Array, tile: Tile, dtype: type) -> Array
 
 
 def _error(n: int, dtype: type) -> float:
-    """Return an error bound of :func:`_approximate`: inner products of unit vectors, with some roundings per factor."""
+    """Return a bound on the error of :func:`_approximate`, whose entries are inner products of unit vectors with a few roundings per
+    factor.
+    """
     unit = 0.5 * float(np.finfo(dtype).eps)
     return 1.01 * (min(n, ROWS) + 16) * unit + (n + 16) * 2.0**-52
 
@@ -109,7 +111,9 @@ def _error(n: int, dtype: type) -> float:
 def _raise_bar(
     ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, keys: Array, ids: Array, spare: Array
 ) -> float:
-    """Push lower bounds of the keys of the tile's products. Return the new threshold: the B-th largest bound, if there are B of them."""
+    """Push lower bounds of the keys of the tile's products onto the heap. Return the new threshold: the B-th largest bound once the heap is
+    full, and never less than the old threshold.
+    """
     size = int(np.int64(0))
     while size < keys.size and keys[size] > 0.0:
         size += 1
@@ -125,7 +129,7 @@ def _raise_bar(
 
 @compiled
 def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, positions: Array) -> int:
-    """Return the number of products of the tile that may reach the threshold; write the first of them into positions (q, 2)."""
+    """Return the number of products of the tile that may reach the threshold; write the first q of them into ``positions`` (q, 2)."""
     size = int(np.int64(0))
     for a in range(hi.size):
         for b in range(a if diagonal else hj.size):

@@ -1,8 +1,8 @@
 """Products of sparse features with the largest scores: a compact head, screening by bounds, and a fallback by column.
 
-Method: docs/theory/fgm.md, "Degree-2 coordinates". Features are in frequency order, in which the survivors of the screening are almost a
-prefix. The products among the K most frequent features fit in a triangle of ``4 K^2`` bytes, which the row-wise outer product fills at
-cache speed. Definitions, total order and bits are those of :mod:`gramplane.kernels.features.pairs`.
+Method: docs/theory/fgm.md, "Degree-2 coordinates". Features are in frequency order; those that survive screening are nearly the first ones
+in this order. The products among the K most frequent features fit in a triangle of ``4 K^2`` bytes, which the row-wise outer product fills
+at cache speed. Definitions, total order and reproducibility are as in :mod:`gramplane.kernels.features.pairs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ BLOCK_ENTRIES = 1 << 15  # Entries turned from columns to rows at a time: their 
 
 @compiled
 def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> Entry:
-    """Return the number of products between each column from ``done`` on and its predecessors, in total. ``seen`` is int32 (n,), zero."""
+    """Return the number of products of two entries in the same row, one from a column from ``done`` on and one from a column before it.
+    ``seen`` is int32 (n,), zero.
+    """
     total = 0
     for k in range(begins.size):
         for p in range(np.uint64(begins[k]), np.uint64(ends[k])):
@@ -137,7 +139,9 @@ def _by_column(
     part: tuple[Array, ...], u: Array, turned: tuple[Array, ...], span: tuple[int, int], bound: Array, ids: Array, factor: float,
     threshold: float, sums: Array, hk: Array, hi: Array, hv: Array,
 ) -> int:  # fmt: skip
-    """Compute products by Gustavson's algorithm: for each column j the sums over all k < j together; ``sums`` is zero before and after."""
+    """Compute products by Gustavson's algorithm: for each column j, the sums for all columns k < j are accumulated together; ``sums`` is
+    zero before and after.
+    """
     values, rows, begins, ends = part
     row_begin, column, value = turned
     size = int(np.int64(0))

@@ -24,8 +24,8 @@ MOST_BYTES = 32 << 20  # of copied rows, of all their columns
 
 
 class RowsAtHand:
-    """Correlations of the columns of one dense array with successive stacks of dual vectors; the columns can come in parts, at most
-    ``width`` in total.
+    """Correlations of the columns of one dense array with successive stacks of dual vectors. The array may be one of several parts of a
+    matrix with at most ``width`` columns in total.
     """
 
     def __init__(self, X: Array, width: int) -> None:
@@ -142,7 +142,9 @@ def _append(old: tuple[Array, ...], new: tuple[Array, ...], width: int, out: tup
 # is multiplied by one BLAS thread; how many are multiplied at once, and by whom, changes nothing.
 
 BLOCK_VALUES = 1 << 20
-"""Number of values in a block of rows, 8 MB: large enough to be worth a thread, small enough to stay in the cache while types change."""
+"""Number of values in a block of rows, 8 MB: large enough to be worth a thread, small enough to stay in the cache while its values are
+converted.
+"""
 
 MIN_THREADED_BLOCKS = 4  # Blocks from which on threads are worth their start.
 

@@ -58,8 +58,8 @@ def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array
 
 @compiled
 def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile: int) -> None:
-    """Add ``duals @ X`` over the active rows to c (m, k), for duals (m, n). The loop is vectorised across columns, so that each sum keeps
-    its order.
+    """Add ``duals @ X`` over the active rows to c (m, k), for duals (m, n). The loop is vectorised across columns, so that the order of
+    summation stays the same.
 
     Eight rows are read at a time, because memory delivers several streams faster than one.
     """
@@ -102,7 +102,9 @@ def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile:
 
 @compiled
 def _column_major(x: Array, step: int, active: Array, duals: Array, c: Array) -> None:
-    """Compute the same as _row_major for column-major x, four columns at a time: a single sum would wait for its own additions."""
+    """Compute the same as _row_major for column-major x, four columns at a time, because in a single sum each addition would wait for the
+    previous one.
+    """
     n_columns = c.shape[1]
     stride = np.uint64(step)
     for j in range(0, n_columns, 4):

@@ -78,7 +78,7 @@ def write_many_columns(
 
 def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray | None:
     """Return the features as rows of a matrix. The result is ``None`` for sparse rows, rows that are not numeric, and numbers that are not
-    finite; tiles then report the error.
+    finite; the computation by tiles then reports the error.
     """
     if isinstance(rows, DenseColumns):
         found = rows.values.T[[rows.places[column] for column in columns]]
@@ -114,8 +114,8 @@ def gram_block(
 
     ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings. Without ``Z``, or if it is X itself, the result is the
     symmetric block of X. Sums and powers are computed in float64 for every ``dtype``; exponentials of float32 results are accurate to 1e-7.
-    Passing a C-ordered array ``out`` of that type avoids the page faults of a new array, which take longer than the arithmetic. Raises
-    ValueError, which names the kernel and the row, if the data do not suit a kernel or a value overflows.
+    If a C-ordered array of this type is passed as ``out``, the page faults of a new array are avoided, which take longer than the
+    arithmetic. Raises ValueError if the data do not suit a kernel or a value overflows; the message names the kernel and the row.
     """
     left = as_rows(X)
     right = left if Z is None or Z is X else as_rows(Z, "Z")
@@ -323,7 +323,7 @@ def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> 
 
 
 def make_sums(x: Side, z: Side, sum_kinds: set[tuple[int, float]], tiles: Tiles) -> DenseSums | SparseSums:
-    """Return the source of the sums over pairs of rows, tile by tile."""
+    """Return an object that computes the sums over pairs of rows, tile by tile."""
     return (SparseSums if x.sparse else DenseSums)(x, z, sum_kinds, tiles)
 
 

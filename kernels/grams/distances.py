@@ -41,8 +41,8 @@ _BITS = np.int32(23)
 _P1, _P2, _P3, _P4, _P5, _P6 = (
     np.float32(c) for c in (0.693147203, 0.240226479, 0.0555033247, 0.00961843737, 0.00133988751, 0.000153533601)
 )
-"""Coefficients of ``1 + r (P1 + r (P2 + ...))``, within a relative error of 2e-9 of 2^r on [-0.5, 0.5]; fitted to minimise the largest
-relative error.
+"""Coefficients of ``1 + r (P1 + r (P2 + ...))``, which approximates 2^r on [-0.5, 0.5] with a relative error of at most 2e-9; fitted to
+minimise the largest relative error.
 """
 
 
@@ -79,8 +79,8 @@ def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
     for NaN.
 
     As in decay, adding a large number leaves the integer part in the lowest bits and the remainder r in [-0.5, 0.5]; here r is the
-    remainder of the exact product. Far from 0 both are meaningless, and the last line replaces the result. All operations are fused, so a
-    vectorised loop and its scalar tail are bit-identical.
+    remainder of the exact product. If the product is far from 0, integer part and remainder are meaningless, and the last line replaces the
+    result by 0. All operations are fused, so a vectorised loop and its scalar tail are bit-identical.
     """
     shifted = fused(distance, rate, _ROUND_SINGLE)
     r = fused(distance, rate, _ROUND_SINGLE - shifted)

@@ -262,7 +262,7 @@ def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array)
     """Add ``sum_i weights[r, i] K_i`` over the columns of X ``(n, k)`` to the upper triangle of each ``out[r]``, ``(n, n)`` in C order.
 
     Weights are >= 0. With ``widths`` ``(k,)`` the kernels are ``exp(-(x - x')^2 / (2 sigma^2))`` and ``out`` is float32. Without widths
-    they are ``x x'`` and ``out`` is float64, because large means without centring would lose digits.
+    they are ``x x'`` and ``out`` is float64, because columns with large means, which are not centred, would lose digits in float32.
     """
     columns = np.ascontiguousarray(X.T, dtype=np.float64)
     with one_thread():

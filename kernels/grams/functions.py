@@ -1,4 +1,4 @@
-"""The kernels by name: their parameters, the data they need, and how a pair of rows enters.
+"""The kernels by name: their parameters, their values k(x, z) for rows x and z, and the rows they accept.
 
 ============================ ================================================== ==========================
 name(parameters)             k(x, z)                                            rows
@@ -15,9 +15,9 @@ name(parameters)             k(x, z)                                            
 ``callable(function, ...)``  ``function(X, Z, ...)``, imported by name          whatever it takes
 ============================ ================================================== ==========================
 
-A quotient 0/0 counts as 0. With ``gamma = 1 / (2 sigma^2)`` the third is the Gaussian of width sigma. All are positive semi-definite
-(a callable must be so, too): histogram intersection and additive chi-squared after Maji and Berg (2009) and Vedaldi and Zisserman
-(2012), the spectrum kernel after Leslie, Eskin and Noble (2002).
+A quotient 0/0 counts as 0. With ``gamma = 1 / (2 sigma^2)``, ``rbf`` is the Gaussian of width sigma. All kernels are positive
+semi-definite, and a callable must be so, too. Sources: Maji and Berg (2009) and Vedaldi and Zisserman (2012) for histogram intersection and
+additive chi-squared, Leslie, Eskin and Noble (2002) for the spectrum kernel.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Parameter:
 class Family:
     """The parameters of a kernel, in order, and how its blocks are computed.
 
-    * ``pairing``: the kernel is a function of the sum over features ``pairing`` of :mod:`distances`; None for strings and callables.
+    * ``pairing``: which of the sums over features of :mod:`distances` the kernel is a function of; None for strings and callables.
     * ``decays``: the kernel has the form ``exp(-gamma * sum)`` and shares exponentials between values of gamma.
     * ``rows``: ``"numbers"``, ``"non-negative"``, ``"strings"`` or ``"any"``.
     """

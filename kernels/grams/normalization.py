@@ -1,4 +1,4 @@
-r"""Centring and scaling of kernels, from a few sums over the training rows; applied when a block is read, while stored entries stay raw.
+r"""Centring and scaling of kernels, from a few sums over the training rows. Both are applied when a block is read; stored entries stay raw.
 
 For the raw kernel K over the n training rows, let r be its row means and m the mean of all entries. Means are weighted by the row weights,
 and n is the sum of the weights.

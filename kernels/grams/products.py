@@ -86,7 +86,7 @@ class ProductSpec:
         )
 
     def block(self, places: Mapping[KernelSpec, int], base: Array, out: Array) -> None:
-        """Write the entries of a block (r, c) into ``out``; its kernels are at ``places`` in ``base`` (k, r, c)."""
+        """Write the entries of a block (r, c) into ``out``; ``base``, (k, r, c), holds those of its kernels at positions ``places``."""
         parts = [self._factor(factor, places, base) for factor in self.factors]
         if self.scale == 1.0 and len(parts) > 1:
             np.multiply(parts[0], parts[1], out=out)
@@ -116,7 +116,7 @@ AnyKernel = KernelSpec | ProductSpec
 
 
 def kernel_from_json(record: Mapping[str, Any]) -> AnyKernel:
-    """Return the kernel, or product, of its JSON record."""
+    """Return the kernel, or product of kernels, that a JSON record describes."""
     return ProductSpec.from_json(record) if record.get("name") == "product" else KernelSpec.from_json(record)
 
 

@@ -1,6 +1,7 @@
 """A kernel as a value: name, parameters, features and normalisation, with a short text, a JSON record and a digest of the raw kernel.
 
-A kernel may be open: it names columns, or leaves the width of a Gaussian to the data. It is closed once the data are known.
+A kernel is open if it refers to columns by name, or leaves the width of a Gaussian to the data. Once the data are known, names are replaced
+by numbers and the width is set: the kernel is then closed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class KernelSpec:
         Parameters, also accepted as a mapping. Defaults are filled in and the order is fixed, so equal kernels are equal values.
         Without ``gamma``, an ``rbf`` uses ``1 / (2 m^2)``, where m is the median distance of rows in the columns it reads.
     columns : tuple of int or None
-        The features it reads, ascending and distinct; None means all. An open kernel may contain names, as given.
+        The features that the kernel reads, ascending and distinct; None means all. An open kernel may also contain column names.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}
         Scaling by sums over the training rows, see :class:`normalization.Normalization`.
     centre : bool
@@ -134,8 +135,8 @@ class KernelSpec:
     def parse(cls, text: str) -> KernelSpec:
         """Parse a short text of the form ``name(parameter=value, ...)[columns] normalisation centre``; all parts but the name are optional.
 
-        Values may also be given in order without names. Columns are names, numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8. Raises
-        ValueError if the text has another form, or a part breaks its rule.
+        Values of parameters may also be given in order without names. Columns are names, numbers and half-open ranges: ``[3,7:9]`` is 3, 7,
+        8. Raises ValueError if the text has another form, or a part breaks its rule.
         """
         if not isinstance(text, str):
             raise ValueError(f"kernel {text!r} is not of the form {FORM}")

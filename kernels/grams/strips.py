@@ -74,7 +74,8 @@ def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: 
 
 
 def packed_bytes(specs: Sequence[KernelSpec], n: int, d: int) -> int:
-    """Return an upper bound of the memory of :func:`packed_grams` over n rows of d features, in addition to the rows and ``out``.
+    """Return an upper bound of the memory in bytes that :func:`packed_grams` takes for n rows of d features, in addition to the rows and
+    ``out``.
 
     The bound covers, for one set of features:
 
@@ -115,7 +116,9 @@ class _StripBuffers:
         return self._entries[: k * rows * width].reshape(k, rows, width)
 
     def copy_part(self, number: int, part: Array) -> Array:
-        """Return a copy of a part of a tile, as narrow as possible, because the functions that write it compute complete rows."""
+        """Return a copy of a part of a tile, as narrow as possible, because the functions that compute kernels from the copy process
+        complete rows.
+        """
         rows, width = part.shape
         while len(self._sums) <= number:
             self._sums.append(np.zeros(0))

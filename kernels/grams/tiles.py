@@ -84,7 +84,7 @@ def _square_times(strip: Array, rows: int, times: int) -> None:
 
 @compiled
 def _write_squarings(work: Array, rows: int, width: int, squarings: Array, slots: Array, out: Array, i: int, j: int) -> None:
-    """Write the powers 2^k of a strip, k ascending."""
+    """Write a strip raised to the powers 2^k, k ascending."""
     done, q = 0, 0
     while q < slots.size:
         k = squarings[q]
@@ -296,7 +296,7 @@ class DenseSums:
             self._x_norms = self._z_norms if self._same else _tile_norms(self._rows, _transpose_tiles(self._rows))
 
     def __call__(self, to: Target) -> Sums:
-        """Return the sums of one tile; the next one overwrites them."""
+        """Return the sums of one tile; the next call overwrites them."""
         for top in range(0, to.height, BLAS_SIDE):
             # A tile on the diagonal needs its upper triangle only.
             for side in range(top if self._same and to.i == to.j else 0, to.width, BLAS_SIDE):
@@ -352,7 +352,7 @@ class SparseSums:
         self._norms = np.zeros((2, tiles.size))
 
     def __call__(self, to: Target) -> Sums:
-        """Return the sums of one tile; the next one overwrites them."""
+        """Return the sums of one tile; the next call overwrites them."""
         if any(kind in (PRODUCTS, SQUARES) for kind, _ in self._sums):
             self._multiply(to)
         for (kind, gamma), tile in self._sums.items():

@@ -17,7 +17,8 @@ Keys = NDArray[Any]  # Names of nodes, integers of one type.
 
 @dataclass(frozen=True)
 class Hull:
-    """A set of W nodes with all their ancestors, as positions in the order of joining, and their penalties d > 0.
+    """A set of W nodes that contains all ancestors of its nodes, and the penalties d > 0 of the nodes. A node is identified by its position
+    in the order in which the nodes joined.
 
     The ancestors of node w, including itself, are ``indices[indptr[w]:indptr[w + 1]]``, ascending, so w is the last index.
     """
@@ -111,7 +112,7 @@ class NodeSet:
         return {key.tobytes(): w for w, key in enumerate(np.ascontiguousarray(self.keys))}
 
     def place(self, key: Keys) -> int:
-        """Return the position of a node, -1 if it is not in the set."""
+        """Return the position of a node, or -1 if it is not in the set."""
         return self.places.get(np.ascontiguousarray(key, self.keys.dtype).tobytes(), -1)
 
     def holds(self, keys: Keys) -> NDArray[np.bool_]:
@@ -123,8 +124,8 @@ class NodeSet:
     ) -> NodeSet:
         """Return the set extended by nodes ``(m, width)``, in their order, each preceded by its missing ancestors.
 
-        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` the penalties d. Nodes whose hull does not fit into ``limit``
-        are left out.
+        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` the penalties d. A node is left out if the set would exceed
+        ``limit`` nodes with it and its missing ancestors.
         """
         places, new, links = dict(self.places), [], []
         for key in np.ascontiguousarray(nodes, self.keys.dtype):

@@ -66,13 +66,16 @@ class KernelDag(Protocol):
 
     @property
     def shrinks(self) -> float:
-        """Smallest factor by which d grows from a node to any descendant, if kernel entries are in [0, 1] and never grow; else 0."""
+        """Smallest factor by which d grows from a node to any descendant. It is 0 unless all kernel entries are in [0, 1] and never
+        increase from a node to a descendant.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """Products over features of one kernel each, taken from a chain of kernels per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``.
+    """Products of at most one kernel per feature, taken from a chain of kernels for that feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) =
+    1``.
 
     With chains of one kernel the nodes are the subsets of the features (ANOVA). A child is one step further along one chain. Penalties are
     ``a^(u_1 + ... + u_p)``, and the largest depth ``u_1 + ... + u_p`` is ``limit``. ``scales`` are multipliers of the kernels. Raises
@@ -163,7 +166,7 @@ class KernelGrid:
 
     @property
     def shrinks(self) -> float:
-        """``a`` (or its smallest power) if all kernels decay from 1 and wider kernels come first; else 0."""
+        """If all kernels decay from 1 and wider kernels come first: ``a``, or its smallest power if ``a`` is below 1. Otherwise 0."""
         if not all(_is_decaying(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
             return 0.0
         return self.a if self.a >= 1 else self.a ** (int(self.lengths.sum()) if self.limit is None else self.limit)
@@ -263,7 +266,7 @@ class KernelList:
         return _as_keys([node for node, above in enumerate(self._up) if not above])
 
     def children(self, key: Keys) -> Keys:
-        """Return the nodes that name this one as a parent."""
+        """Return the nodes that have this node as a parent."""
         return _as_keys(self._down[int(key[0])])
 
     def parents(self, key: Keys) -> Keys:

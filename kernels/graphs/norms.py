@@ -121,12 +121,12 @@ class DualBound(NamedTuple):
 def dual_bound(
     hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = MAX_PASSES, tight: float = BOUND_TOLERANCE
 ) -> DualBound:
-    """Bound the squared dual gauge of sqrt(forms), ``(W,)``, without further data. For a norm inside the nodes, pass the square of its dual
-    norm.
+    """Bound the squared dual gauge of sqrt(forms), ``(W,)``, without further data. If each node has an inner norm of its own, ``forms``
+    holds the squares of the dual of that norm.
 
-    The start is eta >= 0 with any sum: :func:`dual_shares`, or the last bound's eta. Every pass multiplies eta by a power of (d psi / d
-    eta) / psi, which leaves a maximiser unchanged. The power starts at 1/rho, which raises psi, and grows from pass to pass as long as psi
-    rises. The search ends after ``passes``, or when the two bounds agree to within the relative tolerance ``tight``.
+    The start is eta >= 0 with any sum: :func:`dual_shares`, or the eta of an earlier bound. Every pass multiplies eta by a power of (d psi
+    / d eta) / psi, which leaves a maximiser unchanged. The power starts at 1/rho, which raises psi, and grows from pass to pass as long as
+    psi rises. The search ends after ``passes``, or when the two bounds agree to within the relative tolerance ``tight``.
     """
     if not np.any(forms > 0):
         return DualBound(0.0, 0.0, eta)
@@ -137,7 +137,7 @@ def dual_bound(
 
 
 def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> tuple[float, FloatArray]:
-    """Return psi(eta)^(1/rhobar) and its derivative by eta (W,); the objective of an SVM changes by minus half of it.
+    """Return psi(eta)^(1/rhobar) and its derivative with respect to eta (W,); the objective of an SVM changes by minus half of it.
 
     Zero forms give a zero derivative, because nothing is known yet about the weights.
     """

@@ -36,20 +36,22 @@ Close = Callable[[KernelSpec], KernelSpec]  # closes a kernel over some data
 
 
 def closed_anywhere(spec: KernelSpec) -> KernelSpec:
-    """Return the kernel closed without data. Column numbers replace names, so that errors independent of the data are found."""
+    """Return the kernel closed without data: placeholder numbers replace column names, so that errors that do not depend on the data are
+    found.
+    """
     return spec.closed(lambda: {name: _SOME_COLUMN + crc32(name.encode()) for name in spec.column_names}, lambda columns: 1.0)
 
 
 def parse_graph(
     graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None, close: Close = closed_anywhere
 ) -> KernelDag:
-    """Return the graph that ``graph`` describes. Raises ValueError that names the part that cannot be read.
+    """Return the graph that ``graph`` describes. Raises ValueError if a part cannot be read; the message names the part.
 
     ``graph`` is ``None`` for the default, a graph, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from
-    names to ``(kernel, parents)`` or to records without name. Penalties are ``a^depth`` unless ``graph`` is a graph already. The number of
-    features d is needed if kernels in a text name no columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread``
-    ``(d,)`` [default: ones]; features of spread 0 are left out of its grid. ``close`` looks up names of columns, and widths of ``rbf``
-    without gamma.
+    names to ``(kernel, parents)`` or to records without ``name``. Penalties are ``a^depth`` unless ``graph`` is already a graph object. The
+    number of features d is needed if kernels in a text name no columns. Widths of ``gaussian`` are multiples of the standard deviations
+    ``spread`` ``(d,)`` [default: ones]; features of spread 0 are left out of the grid of ``gaussian``. ``close`` looks up the numbers of
+    named columns and the width of an ``rbf`` without gamma.
     """
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph

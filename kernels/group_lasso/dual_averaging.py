@@ -51,7 +51,7 @@ class Rule(NamedTuple):
     * ``loss``: the number of the loss.
     * ``batch``: rows per round.
     * ``gamma``, and ``fade``, which is ``rho * gamma``.
-    * ``intercept``: whether there is an intercept; ``steepness``: its steepness.
+    * ``intercept``: whether there is an intercept; ``steepness``: the constant 4 L in the length of the intercept's steps.
     """
 
     loss: int
@@ -64,7 +64,7 @@ class Rule(NamedTuple):
 
 @compiled(inline=True)
 def note_loss(rule: Rule, y: Entry, weight: Entry, product: Entry, totals: Array) -> Entry:
-    """Record the loss of a row, where ``product`` is ``<w, x>``; return its weighted slope."""
+    """Record the loss of a row, where ``product`` is ``<w, x>``; return the weighted slope of the loss."""
     if rule.intercept and rule.loss == LossKind.SQUARED and totals[2] == 0.0:
         # The first row of all: its loss counts, and learning begins at its target.
         totals[0], loss, slope = y, 0.5 * y * y, 0.0
@@ -89,7 +89,7 @@ def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> Non
 
 
 class ActiveGroups(NamedTuple):
-    """The groups that may be non-zero, updated from round to round; everything follows from the sums.
+    """The groups that may be non-zero, updated from round to round; all fields can be recomputed from the sums.
 
     * ``flags``, uint8: one bit per feature, set if its group may be non-zero.
     * ``scales``, float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+``, and the round in which it was computed; round 0 means that the
@@ -297,8 +297,8 @@ def advance_average(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
     sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
-    """Process rows by dual averaging. Return the position in the order of the first row in the open round, or -1 if that round began
-    earlier.
+    """Process rows by dual averaging. Return the position, in the order of processing, of the first row of the open round, or -1 if that
+    round began in an earlier call.
 
     ``target`` holds the targets (labels -1 and 1) and ``weight`` the weights of the rows; rows of weight 0 are skipped. ``open_rows`` holds
     the rows of the open round from earlier calls, and ``open_slopes`` their slopes. ``finish`` closes the open round after the last row,

@@ -7,9 +7,10 @@ is
 
     max_a  sum_i a_i,   0 <= a_i <= c_i,  sum_i y_i a_i = 0 for every bias,  sum_i y_i a_i x_i = sum_k z_k,  ||z_k|| <= lam w_k.
 
-Both problems have a known interior point, so every step keeps both feasible, up to rounding, and a is a certificate without further
-scaling. A step eliminates xi, m, t and the duals. What remains is a weighted least squares problem on the moments of the rows, plus ``alpha
-I - beta d d'`` for every term. Groups over several tasks couple their problems by one vector each, handled by the Woodbury formula.
+Both problems have a known interior point, so every step keeps both feasible up to rounding. The dual point a is therefore a certificate
+without further scaling. A step eliminates xi, m, t and the duals. What remains is a weighted least squares problem on the moments of the
+rows, plus ``alpha I - beta d d'`` for every term. Groups over several tasks couple their problems by one vector each, handled by the
+Woodbury formula.
 
 Source: Andersen, Dahl, Vandenberghe, "Interior-point methods for large-scale cone programming", 2011 (scaling of Nesterov and Todd,
 corrector of Mehrotra).
@@ -228,8 +229,8 @@ class _Path:
     def _better(self, best: PathEnd | None, steps: int, stop: str, tol: float) -> PathEnd:
         """Return the best certificate so far. Terms that are closer to 0 than their dual is to the boundary of its cone are set to 0.
 
-        The rule compares a term's share of the objective with the share of its weight that the dual leaves unused; if that fails, with a
-        fraction of the latter.
+        The comparison is between the term's share of the objective and the unused fraction of the bound on its dual. If the gap stays too
+        large, smaller multiples of this fraction are tried.
         """
         terms, problem = self._terms, self._problem
         u = self._v[terms.entries]

@@ -178,7 +178,9 @@ def block_curvatures(gram: FloatArray, penalty: GroupPenalty) -> FloatArray:
 
 @compiled
 def _sweeps(gram: Array, cross: Array, groups: tuple[Array, ...], v: Array, image: Array, path: Array) -> None:
-    """Descend group by group, len(path) times; path[i] receives the copies after sweep i, and ``image`` stays G w."""
+    """Descend group by group, len(path) times; path[i] receives the copies after sweep i, and ``image`` is updated so that it stays equal
+    to G w.
+    """
     indptr, members, curvature, kappa, inner = groups
     n_tasks = v.shape[0]
     for turn in range(path.shape[0]):
@@ -216,8 +218,9 @@ def solve_moments(
 ) -> MomentSolution:  # fmt: skip
     """Minimise weighted least squares plus ``lam Omega`` from moments alone.
 
-    Stops when the gap is at most ``min_gap``, ``tol`` times the objective, or the round-off of the moments, or after ``max_sweeps`` sweeps
-    over all groups (a multiple of 5). ``warm`` holds initial copies ``(n_tasks, n_copies)`` [default: zeros].
+    Stops when the gap is at most the largest of three values: ``min_gap``, ``tol`` times the objective, and the round-off of the moments.
+    Stops in any case after ``max_sweeps`` sweeps over all groups (a multiple of 5). ``warm`` holds initial copies ``(n_tasks, n_copies)``
+    [default: zeros].
     """
     with one_thread():
         return _Descent(moments, penalty, lam).run(warm, tol, min_gap, max_sweeps)
@@ -285,11 +288,12 @@ def extrapolate(first: FloatArray, path: FloatArray) -> FloatArray | None:
 
 
 class WorkingColumns:
-    """Batches of columns of rows, task after task; has the interface of :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`.
+    """Columns of the rows of all tasks, added in batches; rows are ordered by task. The interface is that of
+    :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`.
 
     * ``cost``, ``(n,)``: the row weights for which Gram matrices are cached.
-    * ``centre``: whether the means (by these weights) are subtracted from dense columns, so that sums lose no digits. A bias
-      compensates for it.
+    * ``centre``: whether the means (by these weights) are subtracted from dense columns, so that sums lose no digits. A bias compensates
+      for the subtraction.
     * ``edges``, int64 ``(n_tasks + 1,)``: where tasks begin [default: one task].
     """
 

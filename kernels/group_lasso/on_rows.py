@@ -7,8 +7,8 @@ Biases are eliminated: every point has its best biases, so its slopes are dual f
 * squared: descent on the moments of the rows (:mod:`gramplane.kernels.group_lasso.on_moments`);
 * logistic: proximal Newton steps, each a weighted least squares problem on moments, with a line search;
 * hinge: a primal-dual interior-point method (:mod:`gramplane.kernels.group_lasso.interior`);
-* squared and logistic on request: FISTA (Beck and Teboulle 2009) with backtracking, restarted whenever the objective would rise, so that it
-  never rises.
+* squared and logistic on request: FISTA (Beck and Teboulle 2009) with backtracking, restarted whenever a step would raise the objective, so
+  the objective never rises.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ CONSTANT_SHARE = 1e-12  # Share of its size below which the range of a target is
 def share_of_largest(share: float, largest: float, targets: FloatArray, cost: FloatArray, size: float = 0.0) -> float:
     """Return ``share`` times the smallest lam that selects nothing (`lambda_max`).
 
-    If targets are constant up to rounding, return that lam itself; if no feature is correlated with them, any positive value. ``targets``
-    are ``(n,)`` or ``(n_machines, n)``, with row costs ``cost``. ``size`` is the magnitude of the shift that was subtracted from the
-    targets.
+    If targets are constant up to rounding, return the smallest lam itself; if no feature is correlated with the targets, return an
+    arbitrary positive value. ``targets`` are ``(n,)`` or ``(n_machines, n)``, with row costs ``cost``. ``size`` is the magnitude of the
+    shift that was subtracted from the targets.
     """
     used = np.atleast_2d(targets)[:, cost > 0]
     size = max(size, float(np.abs(used).max(initial=0.0)))
@@ -137,8 +137,8 @@ def share_of_largest(share: float, largest: float, targets: FloatArray, cost: Fl
 def lambda_max(problem: RowProblem) -> float:
     """Return the smallest lam at which all weights are zero.
 
-    The hinge has many dual solutions there. The solution that treats the rows of a class alike is used: from the returned lam on, all
-    weights are zero.
+    The hinge has many dual solutions at this lam. The solution that treats the rows of a class alike is used: for the returned lam and any
+    larger one, all weights are zero.
     """
     with one_thread():
         if isinstance(problem.loss, Hinge):
@@ -157,7 +157,7 @@ class _Solver:
     # -- points and certificates -------------------------------------------------------------------------------------------
 
     def point(self, copies: FloatArray, start: FloatArray, known: FloatArray | None = None) -> _Point:
-        """Return all quantities at some copies; ``known`` is z if it is known already."""
+        """Return all quantities at some copies; ``known`` is z if z has been computed already."""
         problem = self._problem
         z: FloatArray = problem.rows.decide(problem.penalty.scatter(copies)) if known is None else known
         biases = biases_at(problem, z, start)
@@ -212,7 +212,9 @@ class _Solver:
         return None
 
     def _towards(self, at: _Point, copies: FloatArray) -> _Point | None:
-        """Return the first lower point on the way to the given copies; the full step, a half, a quarter and so on are tried."""
+        """Return the first point with a lower objective on the line to the given copies. The full step, a half, a quarter and so on are
+        tried.
+        """
         problem, share = self._problem, 1.0
         z = problem.rows.decide(problem.penalty.scatter(copies))
         for _ in range(MAX_HALVINGS):

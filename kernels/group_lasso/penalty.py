@@ -1,7 +1,7 @@
 """Penalties on groups of features, for one target or many: value, dual norm and proximal step.
 
 A group g has the features I_g, and a vector ``v_g`` with one number per feature and task. If groups share features, each group has its own
-copy, ``w = sum_g scatter(v_g)`` (latent overlapping groups). The penalty is that of the copies
+copy, ``w = sum_g scatter(v_g)`` (latent overlapping groups). The penalty is a function of the copies:
 
     Omega(v) = lam sum_g (kappa_g ||v_g||_2 + r_g ||v_g||_1).
 

@@ -17,7 +17,9 @@ from .penalty import GroupPenalty
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Columns of the rows, float64, dense or CSR, ordered by task; int64 ``(n_tasks + 1,)`` edges mark where tasks begin."""
+    """The rows of all tasks, float64, dense or CSR, ordered by task: task q has the rows ``edges[q]:edges[q + 1]``, with int64 edges
+    ``(n_tasks + 1,)``.
+    """
 
     X: Array | sp.csr_array
     edges: Array

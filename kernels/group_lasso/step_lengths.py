@@ -98,8 +98,11 @@ class StepWatch:
 
 @compiled(inline=True)
 def intercept_after(b: Entry, slope: Entry, steepness: float, paid: Entry, bounded: bool) -> Entry:
-    """Return the intercept after a round with ``slope`` g, ``steepness`` 4 L and ``paid`` A. ``bounded`` says whether the loss has bounded
-    slopes.
+    """Return the intercept after a round, by mirror descent: ``psi(new b) = psi(b) - slope / (steepness sqrt(paid))``. If the loss has
+    bounded slopes (``bounded``), psi is arsinh, otherwise the identity.
+
+    ``steepness`` is 4 L for losses of curvature at most L (hinge: L = 1/2), and ``paid`` is the sum of the squared mean row weights of the
+    rounds.
     """
     step = slope / (steepness * np.sqrt(paid))
     return np.sinh(np.arcsinh(b) - step) if bounded else b - step

@@ -28,7 +28,7 @@ class StreamPoint:
       rounds; the sum of the squared mean row weights of the rounds; the row weight of the open round.
     * ``means``, ``(n_machines, n_features)``: sums of the model's weights over all rounds; no columns if averaging is off.
     * ``indptr``, ``indices``, ``values``: the rows of the open round.
-    * ``slopes``, ``(n_machines, n_rows)``: their slopes.
+    * ``slopes``, ``(n_machines, n_rows)``: the slopes of the loss at these rows.
     """
 
     record_name: ClassVar[str] = "StreamPoint"
@@ -202,7 +202,7 @@ class _OpenRows:
         self._n = 0
 
     def append(self, rows: Rows, first: int, slopes: Array) -> None:
-        """Add the rows from position ``first`` of the order on."""
+        """Add the rows at positions ``first`` and later in their order of processing."""
         chosen = rows.order[first:]
         if not len(chosen):
             return

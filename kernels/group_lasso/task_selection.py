@@ -184,7 +184,7 @@ class Progress:
 
 
 class Diverged(ArithmeticError):
-    """Raised if predictions grow without bound; ``row`` is where this was noticed."""
+    """Raised if predictions grow without bound; ``row`` is the row at which this was noticed."""
 
     def __init__(self, row: int) -> None:
         super().__init__(f"row {row}: predictions grow without bound")
@@ -194,9 +194,10 @@ class Diverged(ArithmeticError):
 def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Rounds, opened: OpenRound) -> Progress:
     """Read rows in the given order and learn from each round that closes; ``stream`` is changed in place.
 
-    A round takes one row of each task. It closes when every task has contributed a row, when a task occurs a second time, and at ``CLOSE``.
-    The cost is that of the rows' non-zeros, plus Q for each feature of the round whose norm is large enough to matter. Results are
-    bit-identical if an order is split into several calls. Raises :class:`Diverged` if a prediction is not finite or exceeds 1e100.
+    A round takes one row of each task. It closes when every task has contributed a row, when a task occurs a second time, and when
+    ``CLOSE`` occurs in ``order``. The cost is proportional to the number of non-zeros of the rows, plus Q for each feature of the round
+    whose norm is large enough to matter. Results are bit-identical if an order is split into several calls. Raises :class:`Diverged` if a
+    prediction is not finite or exceeds 1e100.
     """
     n_tasks, count = stream.sums.shape[1], len(opened.rows)
     pending, slopes, is_pending = np.zeros(n_tasks, np.int64), np.zeros(n_tasks), np.zeros(n_tasks, np.bool_)

@@ -59,8 +59,8 @@ Until = Literal["gap", "decrease"]
 
 MAX_STEPS = 20_000  # Safety net when no cap is given.
 ETA = 0.7
-"""Factor of the proximal weight tau: it rises by 1/eta after a failed trial and falls by eta only at a restart, as the convergence proof
-requires.
+"""Factor of the proximal weight tau: tau is divided by ETA after a failed trial and multiplied by ETA only at a restart, as the
+convergence proof requires.
 """
 
 BOUND_SLACK = 1e-12  # Relative round-off granted to the quadratic bound.
@@ -115,7 +115,7 @@ class _Accelerated:
         return solution(self._problem, certify(self._problem, self._point.omega, self._evaluate(self._point.omega)), steps, stop)
 
     def _step(self) -> str | None:
-        """Take one proximal step from the extrapolated point, or restart there."""
+        """Take one proximal step from the extrapolated point; if F would rise, restart from the current point instead."""
         omega, gamma, loss = self._proximal()
         objective = loss + 0.5 * gamma * gamma
         if objective > self._point.objective * (1.0 + ROUND_OFF) and self._momentum > 1.0:

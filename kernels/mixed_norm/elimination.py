@@ -160,8 +160,8 @@ class _FreeLine:
 
 
 def _extended(line: _FreeLine, trial: Trial, origin: Trial) -> Trial:
-    """Return an acceptable step. It is doubled as long as the slope of P is at least half of the slope at the start: the loss is linear
-    there.
+    """Return an acceptable step. It is doubled as long as the slope of P is at least half of the slope at the start, because the loss is
+    then still linear.
     """
     for _ in range(MAX_DOUBLINGS):
         if trial.slope > 0.5 * origin.slope:

@@ -63,7 +63,9 @@ class RowSystem:
         return None if x is None else -self._soften(gradient - self._backward(x[:k]) - rest * x[k] * self._live.unit, blend)
 
     def _products(self) -> tuple[FloatArray, FloatArray, float]:
-        """Return A diag(1 / kappa) A', A v_h for each group, and the largest squared column of A, where A holds the first rows of B."""
+        """Return A diag(1 / kappa) A', A v_h for each group, and the largest squared norm of a column of A, where A is diag(sqrt d) Z
+        without its projection on the unpenalised columns.
+        """
         curvature, live, k = self._curvature, self._live, len(self._curvature.rows)
         matrix, ties, steepest = np.zeros((k, k), order="F"), np.zeros((k, len(self._heads))), 0.0
         places = np.repeat(np.arange(len(self._heads)), np.diff(self._heads, append=len(live.owner)))
@@ -82,7 +84,7 @@ class RowSystem:
         return matrix, ties, steepest
 
     def _soften(self, values: FloatArray, blend: float) -> FloatArray:
-        """Return M^-1 applied to a vector."""
+        """Return M^-1 applied to a vector, where M is the penalty's part of H."""
         unit, along = self._live.unit, np.add.reduceat(self._live.unit * values, self._heads)
         spread = np.repeat((1.0 - blend) / blend * along, np.diff(self._heads, append=len(values)))
         return (values + spread * unit) / self._live.stiffness

@@ -169,7 +169,7 @@ def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float
     vanishes on an interval (separable rows), the search returns the end at which it enters the interval.
 
     ``sums`` returns at b the balance, its derivative in b and sum_i |u_i|, in one pass over the rows. The first step is at most
-    ``max_step`` long, and the limit doubles at each step; it is infinite if Newton cannot overshoot the data.
+    ``max_step`` long, and the limit doubles at each step; ``max_step`` is infinite if a Newton step cannot leave the range of the data.
     """
     low, high, bias = -math.inf, math.inf, start
     for _ in range(200):

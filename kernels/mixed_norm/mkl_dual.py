@@ -105,7 +105,7 @@ class _Ridge:
         return evaluation.loss + 0.5 * float(omega @ (self._pull * omega))
 
     def solve(self, omega: FloatArray, free: FloatArray) -> tuple[FloatArray, Evaluation]:
-        """Return the minimiser, or the last point before round-off ends the descent, starting from ``omega`` on the non-zero groups."""
+        """Starting from ``omega`` on the non-zero groups, return the minimiser, or the last point before round-off ends the descent."""
         omega = np.where(self._pull > 0, omega, 0.0)
         evaluation = self._rows.evaluate(omega, free)
         previous = np.inf

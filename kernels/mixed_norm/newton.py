@@ -43,8 +43,8 @@ def solve_newton(problem: GroupProblem, *, warm: Warm | None = None, tol: float 
     tol : float
         Stop when the duality gap is at most tol F.
     max_iter : int, optional
-        Largest number of Newton steps; the last point and its gap are then returned. ``stop`` is "no_progress" if round-off prevents the
-        tolerance.
+        Largest number of Newton steps, after which the last point and its gap are returned. ``stop`` is "no_progress" if the tolerance
+        cannot be reached because of round-off.
     """
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     with one_thread():
@@ -98,7 +98,7 @@ class _Newton:
             self._search(direction, free_shift(direction, curvature), Trial(0.0, at.objective, slope, np.inf))
 
     def _drop_groups(self, direction: FloatArray, curvature: Curvature | RowCurvature) -> bool:
-        """Take the full step with the groups that would change direction set to zero, if F falls."""
+        """If F falls, take the full step, with the groups that would change direction set to zero. Return whether the step was taken."""
         at = self._point
         any_vanishes, cut = _vanishing_direction(at.omega, direction, at.norms, self._starts)
         if not any_vanishes:

@@ -1,8 +1,9 @@
 """The rows of a sub-problem in fixed blocks, which may be in other processes.
 
 Every operation is a pure function of one block and a small query. Only sums over the blocks are returned, added in a fixed tree, so the
-bits do not depend on the place or order of the work. Blocks keep no state: every operation starts from omega. For a block that stays in one
-process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` avoids repeated products; results stay bit-identical.
+bits do not depend on where and in which order the blocks are processed. Blocks keep no state: every operation starts from omega. For a
+block that stays in one process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` avoids repeated products; results stay
+bit-identical.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ class BlockedRows:
         return np.concatenate(list(self._gather("residual", replace(self._query, direction=np.zeros(0)))))
 
     def balance(self, g: float) -> tuple[float, float, float]:
-        """Return the balance x'u of the single unpenalised column, its negative derivative and the sum of its absolute terms. One pass."""
+        """Return x'u of the single unpenalised column, its negative derivative and the sum of its absolute terms, in one pass."""
         balance, slope, mass = self._ask("balance", np.array([g]))[0].tolist()
         return balance, slope, mass
 
@@ -278,6 +279,6 @@ def blocks_in_process(
 
 
 def rows_for(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None) -> Rows:
-    """Return access to rows in this process: one block with all caches, or fixed blocks if there are more rows."""
+    """Return access to rows in this process: one block with all caches for up to :data:`ROW_BLOCK` rows, fixed blocks for more rows."""
     make = LocalRows if shape(matrix)[0] <= ROW_BLOCK else blocks_in_process
     return make(matrix, y, cost, loss, columns)

@@ -5,8 +5,9 @@ With labels :math:`y_i = 2 z_i - 1` of N pairs and their Gram matrix :math:`K_p`
 .. math:: \min_a \tfrac1N \sum_i \ln(1 + e^{-y_i f_i}) + \tfrac C2 a' K_p a, \qquad f = K_p a
 
 (Zhuang: Kernel learning, thesis, 2011, equation 7.3; the printed labels ``1 - z`` would give every linked pair the constant loss ln 2).
-Divided by C it is the logistic problem of :mod:`gramplane.kernels.svm.logistic` with costs 1/(C N) and without a bias. It is solved there
-by damped Newton steps, and its dual value bounds the objective from below. At the optimum :math:`a_i = y_i \sigma(-y_i f_i) / (C N)`.
+Divided by C, this is the logistic problem of :mod:`gramplane.kernels.svm.logistic` with costs 1/(C N) and without a bias. That module
+solves it by damped Newton steps, and the dual value bounds the objective from below. At the optimum
+:math:`a_i = y_i \sigma(-y_i f_i) / (C N)`.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def signed_labels(z: IntArray) -> FloatArray:
 def rank_pairs(
     gram: Gram, z: IntArray, C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> RankedPairs:
-    """Minimise (7.3) for labels z ``(N,)``, 1 for a link and 0 for none, from coefficients ``warm``, to a gap of ``tol`` times the
-    objective.
+    """Minimise (7.3) to a gap of ``tol`` times the objective, starting from coefficients ``warm``. The labels z, ``(N,)``, are 1 for a link
+    and 0 for none.
 
     ``gram`` is K_p, used through products; if it is in memory, it is factorised where the systems are ill conditioned.
     """
@@ -168,7 +169,9 @@ def _predict_objectives(z: IntArray, C: float, machine: ImportMachine, columns: 
 
 
 def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float:
-    """Return an upper bound of the distance between the model's objective and the minimum of (7.3) over all pairs; takes one product."""
+    """Return an upper bound of the distance between the model's objective and the minimum of (7.3) over all pairs. This takes one product
+    with the Gram matrix.
+    """
     y, cost = signed_labels(z), np.full(len(z), 1.0 / (C * len(z)))
     alpha = _LOSS.dual(y, machine.decision, cost)
     beta = alpha * y
@@ -187,7 +190,9 @@ def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float
 
 @dataclass(frozen=True)
 class Warp:
-    """The correction subtracted from an input kernel: ``(I + L K_x)^-1 L``, ``(n, n)``, symmetric, between its rows at the n points."""
+    """The symmetric matrix ``M = (I + L K_x)^-1 L``, ``(n, n)``, of the correction of an input kernel k. The warped kernel is ``k(x, z) -
+    k_x' M k_z``, where ``k_x`` holds the values of k between x and the n points.
+    """
 
     correction: np.ndarray
 
@@ -214,8 +219,8 @@ def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") ->
     """Return the warp of the positive semidefinite input kernel ``gram`` K_x by a learnt kernel ``K = F F'``, F ``(n, r)``.
 
     In mode ``"corrected"`` L is the Laplacian of :func:`graph_laplacian`; in mode ``"seed"`` it is -K, as printed. The latter raises
-    ValueError unless the largest eigenvalue of ``K_x^(1/2) K K_x^(1/2)`` is below 1, because no warped kernel is positive semidefinite
-    then.
+    ValueError unless the largest eigenvalue of ``K_x^(1/2) K K_x^(1/2)`` is below 1, because otherwise the warped kernel is not positive
+    semidefinite.
     """
     with one_thread():
         if mode == "seed":

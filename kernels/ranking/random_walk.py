@@ -89,7 +89,8 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
     """Return the walk on the kernel ``F F'`` of a factor ``(n, r)``, with ``diagonal`` as in :func:`walk_on`.
 
-    ``in_memory`` keeps the matrix, ``8 n^2`` bytes; otherwise rows are recomputed for every product, with bit-identical results.
+    With ``in_memory`` the matrix is stored (``8 n^2`` bytes). Otherwise its rows are recomputed for every product, with bit-identical
+    results.
     """
 
     def rows(lo: int, hi: int) -> np.ndarray:
@@ -159,14 +160,14 @@ def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float
 
 
 def step_walk(product: Callable[[np.ndarray], np.ndarray], r: np.ndarray, prior: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
-    """Return ``damping S r + (1 - damping) prior``, where ``product(r)`` is S r, and its l1 distance from r."""
+    """Return the vector ``damping S r + (1 - damping) prior`` and the l1 distance of this vector from r; ``product(r)`` is S r."""
     new = damping * product(r) + (1.0 - damping) * prior
     return new, float(np.abs(new - r).sum())
 
 
 def max_walk_steps(damping: float, tol: float) -> int:
-    """Return the largest number of steps until a change is below ``tol``, apart from rounding: the change starts at 2 or less and shrinks
-    by ``damping``.
+    """Return the largest number of steps until a change is below ``tol``, apart from rounding. The first change is at most 2, and each
+    step multiplies it by at most ``damping``.
     """
     return 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))
 
@@ -184,7 +185,7 @@ def exact_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85) -> Scores
 
 
 def rank_rows(scores: np.ndarray) -> np.ndarray:
-    """Return the rows by descending score, ``(n,)``; equal scores in the order of rows."""
+    """Return the rows by descending score, ``(n,)``; rows with equal scores keep their order."""
     return np.argsort(-np.asarray(scores), kind="stable")
 
 
@@ -222,8 +223,8 @@ def strength_graph(strengths: ArrayLike) -> FloatArray:
 
 
 def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
-    """Return harmonic functions that take the known values, ``(n,)``, or ``(n, m)`` for several functions on the same nodes. Unknown values
-    are NaN in ``labels``.
+    """Return the harmonic function that takes the known values in ``labels`` ``(n,)``, where unknown values are NaN. ``labels`` ``(n, m)``
+    gives m functions on the same nodes.
 
     ``W``, ``(n, n)``, holds symmetric weights >= 0, dense or sparse; the diagonal is ignored. Raises ValueError if the weights have another
     form, no value is known, or an unknown node has no path to a known one.
@@ -253,7 +254,8 @@ class HarmonicValues:
 def harmonic_by_products(
     product: Callable[[FloatArray], FloatArray], labels: FloatArray, *, tol: float = 1e-6, max_iter: int = 1000
 ) -> HarmonicValues:
-    """Return the harmonic functions of known values ``(n, m)``, with rows of NaN where unknown, using only products with W.
+    """Return the harmonic functions that take the known values in ``labels`` ``(n, m)``, using only products with W. Rows of unknown values
+    are NaN.
 
     ``product(V)`` is ``V W`` for V ``(c, n)``. Conjugate gradients, preconditioned by the degrees, run until every value has an error of at
     most ``tol``, or for ``max_iter`` products. The error is certified: with residuals r, ``||f - f*||_inf <= max |r_i / D_i| / min_i p_i``,

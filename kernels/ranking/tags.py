@@ -5,7 +5,7 @@ r"""Tags of images as tf-idf vectors of unit length.
     t_{ij} = \frac{c_{ij} \log(n / r_j)}{\sqrt{\sum_j (c_{ij} \log(n / r_j))^2}}
 
 where image i has tag j :math:`c_{ij}` times, and :math:`r_j` of n images have tag j. Source: Zhuang, PhD thesis on kernel learning, Nanyang
-Technological University, 2011, section 6.5; its idf is printed as :math:`\log r_j`, which favours tags that most images have.
+Technological University, 2011, section 6.5; the thesis prints the idf as :math:`\log r_j`, which favours tags that most images have.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, 
 
 
 def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
-    """Return the counts of tags given in any form, and the tags if they have names.
+    """Return the counts of tags in any accepted form, and the names of the tags if they have names.
 
     ``tags`` is a matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row;
-    or any other value per row, which is its single tag. Raises ValueError if a count is negative or not finite (the message names the row),
-    or for another form.
+    or any other value per row, which is its single tag. Raises ValueError if ``tags`` has another form, or if a count is negative or not
+    finite (the message names the row).
     """
     if sp.issparse(tags):
         return check_counts("tags", tags), None
@@ -125,7 +125,7 @@ class TopLists(NamedTuple):
         return TopLists(self.ids[lo:hi], self.scores[lo:hi])
 
     def offer(self, scores: FloatArray, first: int, itself: IntArray) -> None:
-        """Offer the candidates ``first``, ``first + 1``, ... with scores ``(n, m)`` to all rows, in place.
+        """Update the lists of all rows with the candidates ``first``, ``first + 1``, ..., whose scores are ``(n, m)``, in place.
 
         ``itself`` ``(n,)`` are the ids of the rows themselves, which are excluded from their own lists. Raises ValueError if a score is NaN
         or infinite.

@@ -5,7 +5,7 @@ view       similarity of u and v                                    function
 =========  =======================================================  ====================
 visual     ``exp(-||m_u - m_v||^2 / s^2)``, m mean visual words     :func:`visual_kernel`
 text       cosine of tf-idf tag vectors                             :func:`text_kernel`
-comment    comments between both; on the diagonal one's own         :func:`comment_kernel`
+comment    comments between both; on the diagonal, on own photos    :func:`comment_kernel`
 group      groups joined by both                                    :func:`incidence_kernel`
 contact    common contacts                                          :func:`incidence_kernel`
 location   cells of a grid on the earth where both took photos      :func:`incidence_kernel`
@@ -45,8 +45,8 @@ the residual.
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
     """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``.
 
-    The width s defaults to the mean distance of two users. Raises ValueError if entries are not finite, the width is not positive, or all
-    users are equal and no width is given.
+    The width s defaults to the mean distance of two users. Raises ValueError if entries are not finite, the width is not positive, or if
+    all users are equal and ``width`` is None.
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
@@ -114,17 +114,17 @@ def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> Fl
 
 
 def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
-    """Subtract the smallest eigenvalue, if it is negative, from the diagonal of a symmetric matrix, in place."""
+    """If the smallest eigenvalue of a symmetric matrix is negative, subtract it from the diagonal, in place."""
     matrix.flat[:: len(matrix) + 1] += max(0.0, -least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix))
     return matrix
 
 
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
-    """Return the smallest eigenvalue of a symmetric matrix of order n, or slightly less, from ``product(x)``, the matrix times x ``(n,)``.
+    """Return the smallest eigenvalue of a symmetric ``n x n`` matrix, or slightly less, from ``product(x)``, the matrix times x ``(n,)``.
 
-    ``dense`` returns the matrix; it is used up to order MAX_DENSE_ORDER. Larger matrices take Lanczos steps with full re-orthogonalisation
-    from a fixed vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted from it, so that after a shift by
-    the result no eigenvalue that the steps resolved is negative.
+    ``dense`` returns the matrix; it is called if n is at most MAX_DENSE_ORDER. For larger matrices, Lanczos steps with full
+    re-orthogonalisation start from a fixed vector; they store ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted
+    from this value, so that after a shift by the result no eigenvalue that the steps resolved is negative.
     """
     with one_thread():
         if dense is not None and n <= MAX_DENSE_ORDER:
@@ -139,7 +139,7 @@ def least_eigenvalues(orders: Sequence[int], products: Callable[[list[int], list
     """Return the smallest eigenvalue of each of several symmetric matrices, or slightly less, by simultaneous Lanczos steps.
 
     ``products(which, vectors)`` are the products of the unfinished matrices ``which`` with one vector each. The steps of a matrix do not
-    depend on the others.
+    depend on the other matrices.
     """
     searches = {q: _lanczos_steps(n) for q, n in enumerate(orders)}
     waiting, found = {q: next(search) for q, search in searches.items()}, {}
@@ -206,7 +206,9 @@ COLUMNS_PER_TILE = 1024  # Columns of K read in float64 at a time.
 
 
 def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> FloatArray:
-    """Return the kernel (one of ``USER_KERNELS``) between pairs ``(a, 2)`` and ``(b, 2)``, ``(a, b)``, from gathered entries of K."""
+    """Return the kernel (one of ``USER_KERNELS``) between pairs ``(a, 2)`` and ``(b, 2)`` as an array ``(a, b)``, from gathered entries
+    of K.
+    """
 
     def entries(side: int, other: int) -> FloatArray:
         return K[left[:, side][:, None], right[:, other][None, :]].astype(np.float64)
@@ -280,8 +282,8 @@ class PairSum:
         return diagonal[u] + diagonal[v] - 2.0 * out if self.kind == "mlpk" else out
 
     def rows(self, left: NDArray[Any], K: NDArray[Any]) -> FloatArray:
-        """Return f(x, v) for some users x and every known user v, ``(len(left), n)``; ``left`` are their rows of the kernel with the n
-        users of K.
+        """Return f(x, v) for some users x and every known user v, ``(len(left), n)``; ``left`` holds one row per user x: its kernel
+        with the n users of K.
         """
         left = np.asarray(left, np.float64)
         if self.kind == "difference":

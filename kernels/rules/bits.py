@@ -138,8 +138,8 @@ def zone_columns(rows: Bytes, zone: IntArray, keep: IntArray) -> Words:
 
 @compiled
 def weighted_gram(columns: Words, planes: Words, weights: FloatArray, out: FloatArray) -> None:
-    """Write for each pair of columns v and w, (W, W), the sum over planes q of ``weights[q]`` times the number of rows of plane q that are
-    in both columns, to `out`.
+    """Write to `out` ``(W, W)``, for each pair of columns v and w, the sum over planes q of ``weights[q]`` times the number of rows of
+    plane q that are in both columns.
     """
     size, nw = columns.shape
     masked = np.empty(nw, np.uint64)

@@ -1,6 +1,7 @@
 """The lattice of conjunctions of basic propositions over training rows: nodes, restricted problems, and searches outside a hull.
 
-A fit with rows in this process takes 1.4 to 2.6 times as long on one block (``pipeline/methods/rule_ensemble/blocked_lattice.py``).
+For rows in this process, the blocked lattice (``pipeline/methods/rule_ensemble/blocked_lattice.py``) with one block would take 1.4 to 2.6
+times as long.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Conjunctions:
         return out
 
     def penalties(self, keys: Words) -> FloatArray:
-        """Return d of nodes."""
+        """Return the penalties d of nodes."""
         return float(self.a) ** np.bitwise_count(keys).sum(axis=1).astype(np.float64)
 
     def hull(self, keys: Words, before: NodeSet | None = None) -> NodeSet:
@@ -104,7 +105,7 @@ class Conjunctions:
         return np.sum((sums @ self.root) ** 2, axis=1)
 
     def products(self, weight: FloatArray) -> FloatArray:
-        """Return the sums of a weight (n,) over the rows where each proposition holds."""
+        """Return for each proposition the sum of a weight (n,) over the rows where the proposition holds."""
         raise NotImplementedError
 
     @cached_property
@@ -115,7 +116,7 @@ class Conjunctions:
 
 
 def weighted_counts(columns: Words, n: int, weight: FloatArray) -> FloatArray:
-    """Return the sums of a weight (n,) over the rows of each packed column."""
+    """Return for each packed column the sum of a weight (n,) over its rows."""
     # As bytes, and as the numbers that a product makes of them.
     step = max(MAX_UNPACKED_BYTES // (9 * max(n, 1)), 1)
     return np.concatenate([np.zeros(0), *(unpack_bits(columns[lo : lo + step], n) @ weight for lo in range(0, len(columns), step))])
@@ -159,7 +160,7 @@ class RuleLattice(Conjunctions):
         return node_keys(self.p)
 
     def products(self, weight: FloatArray) -> FloatArray:
-        """Return the sums of a weight (n,) over the rows where each proposition holds."""
+        """Return for each proposition the sum of a weight (n,) over the rows where the proposition holds."""
         return weighted_counts(self.columns, self.n, weight)
 
     def decisions(self, items: Sequence[Sequence[int]], weights: FloatArray) -> list[FloatArray]:
@@ -199,7 +200,7 @@ class RuleLattice(Conjunctions):
 
         The bound is the maximum of z_u' K_u z_u over the conjunctions u whose parents are all in the hull. K_u is the sum over all
         descendants, entry by entry (A.1.11): K_u = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), with b = (1 + a)^-2. All pairs of
-        rows are used. The bound takes n^2 numbers and grows with (1 + b)^p, so it is meant for few rows and propositions.
+        rows are used. The computation stores n^2 numbers, and the bound grows with (1 + b)^p, so it is meant for few rows and propositions.
         """
         X, items = unpack_bits(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
         known = {tuple(item) for item in items}

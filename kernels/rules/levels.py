@@ -1,9 +1,10 @@
-"""The search of :mod:`gramplane.kernels.rules.search` by length: all conjunctions of one length before any longer one.
+"""The search of :mod:`gramplane.kernels.rules.search`, ordered by length: it visits all conjunctions of one length before any longer one.
 
-The search of that module decides whether to visit a set only from shorter sets, its threshold never changes, and certificates are searched
-by length. Both searches therefore visit the same conjunctions and find the same results in the same order. Here the sums of a batch of
-candidates come from one request: a pass over blocks of rows whose sums are added, or rows in memory. Which propositions may be combined is
-determined only for those that open a set, at that time; no square array over the propositions is held.
+The depth-first search of that module decides whether to visit a set only from shorter sets, its threshold never changes, and certificates
+are searched by length. Both searches therefore visit the same conjunctions and find the same results in the same order. In the search by
+length, one request returns the sums of a whole batch of candidates: a pass over blocks of rows whose sums are added, or a computation on
+rows in memory. Which propositions may be combined is determined only for propositions that open a set, when the set is opened; no square
+array over the propositions is stored.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def candidate_sums(rows: SignedRows, candidates: Candidates) -> FloatArray:
 
 @compiled
 def candidate_forms(sums: FloatArray, similarity: FloatArray, values: FloatArray, bounds: FloatArray) -> None:
-    """Write M of the candidates, and the largest M that longer conjunctions may have."""
+    """Write M of each candidate to ``values``, and the largest M that longer conjunctions may have to ``bounds``."""
     plus, minus = np.empty(sums.shape[1]), np.empty(sums.shape[1])
     for c in range(sums.shape[0]):
         for t in range(plus.size):
@@ -96,14 +97,14 @@ class Finds(NamedTuple):
 
 @dataclass
 class Level:
-    """Sets of one length, as far as they were visited."""
+    """The visited sets of one length."""
 
     finds: Finds
     open: list[Open]  # of every set those extensions that are worth following
 
 
 def visited_level(extensions: list[Open]) -> Level:
-    """Return a level whose visits were counted elsewhere."""
+    """Return a level whose visits were counted by another search."""
     return Level(Finds([], [], [], 0, True), extensions)
 
 
@@ -111,7 +112,8 @@ def visited_level(extensions: list[Open]) -> Level:
 class LevelSearch:
     """Searches for conjunctions outside a hull with M / d^2 above a threshold.
 
-    ``roots`` are positions, among the single propositions worth following, at which longer sets begin; ``None`` means all.
+    ``roots`` is a range of positions among the single propositions worth following; longer sets begin only with propositions in this range.
+    ``None`` means all.
     """
 
     p: int
@@ -181,7 +183,9 @@ class LevelSearch:
         return found
 
     def _forms(self, batch: Sequence[Open]) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Return for the candidates of some sets M, the largest M that longer candidates may have, and their lengths."""
+        """Return three arrays for the candidates of the sets in ``batch``: M, the largest M that longer candidates may have, and their
+        lengths.
+        """
         candidates, lengths = _candidates(batch)
         values, bounds = np.empty(len(lengths)), np.empty(len(lengths))
         candidate_forms(self.sums(candidates), self.similarity, values, bounds)

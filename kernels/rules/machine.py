@@ -30,19 +30,25 @@ FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at f
 
 SMOOTHING_FACTOR = 0.6  # Factor of that width from one step to the next.
 SHARE_OF_GAP = 8.0 / 3.0
-"""Ratio of the smoothing width to the tolerance: wide parabolas leave a gap of about a sixth of the width times the costs inside them."""
+"""Ratio of the smoothing width, times the costs inside the parabolas, to the tolerated gap. Wide parabolas leave a gap of about a sixth
+of the width times these costs.
+"""
 
 FIRST_BLUR, WARM_BLUR, MIN_BLUR = 0.3, 0.1, 1e-6
-"""Smoothing of norms, as a share of the largest norm, halved at every step. Without smoothing, a node at exactly zero would stay there."""
+"""Smoothing of norms, as a share of the largest norm, halved at every step. Without smoothing, a node whose norm is exactly zero would
+stay at zero.
+"""
 
 OVERSTEP, OVERSTEP_LIMITS = 0.5, (0.05, 20.0)
-"""Share of a change of the weights that is added to it, and the limits of the factor of change."""
+"""Over-relaxation of the weights: the share of each change, in logarithms, that is added once more, and the limits of the factor by
+which a weight has changed.
+"""
 
 NEWTON_STEPS = 4  # Newton steps between two re-weightings.
 
 FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
-"""Passes for the bound of a dual gauge, which need no data: few at first, many if they can close the gap. The last number is the accuracy
-of the bound as a share of the tolerance.
+"""Numbers of passes that bound a dual gauge: few at first, many if they can close the gap. These passes need no data. The last number is
+the accuracy of the bound as a share of the tolerance.
 """
 
 MAX_UNKNOWNS = 3000  # Unknowns of one Newton system of tasks that share weight.
@@ -169,7 +175,7 @@ class RuleSearch:
     def update_bounds(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
         """Bound the optimum at the point, keep the better value of each bound, and narrow the parabola; return the best point so far.
 
-        The dual gauge is bounded at the given shares ``eta``, or at the best shares that can be found without data.
+        The dual gauge is bounded at the shares ``eta``; if they are None, at the best shares that can be found without data.
         """
         problem, hull = self.problem, self.problem.hull
         tasks, h, norms = problem.tasks, self._h, self.norms
@@ -217,8 +223,8 @@ class RuleSearch:
 def take_coupled_steps(
     problem: RuleProblem, delta: FloatArray, G: FloatArray, bias: FloatArray, h: float, steps: int
 ) -> tuple[FloatArray, FloatArray, list[FloatArray], int]:
-    """Take Newton steps for tasks that share weights. There is one system for all nodes with non-zero weight; biases are eliminated as for
-    one task.
+    """Take Newton steps for tasks that share weights. One system covers all tasks and all nodes with non-zero weight; biases are
+    eliminated as for one task.
     """
     keep = np.flatnonzero(delta > 1e-10 * delta.max())
     root, D = problem.root, np.sqrt(delta[keep])
@@ -271,8 +277,8 @@ class _CoupledSystem:
         return np.column_stack([sums[self._keep] for sums in self._problem.rows.sums(vectors, self._problem.hull.size)])
 
     def direction(self, values: list[FloatArray], bias: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return the Newton direction, ``(k, r)``. With very many unknowns, it is computed from the diagonal blocks of the r coordinates
-        alone.
+        """Return the Newton direction, ``(k, r)``. With very many unknowns, the direction is computed from the diagonal blocks of the r
+        coordinates alone.
         """
         k, r = gradient.shape
         root, scale = self._problem.root, np.outer(self._D, self._D)

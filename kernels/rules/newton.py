@@ -6,8 +6,8 @@ For one task: minimise over f and b, with weights delta > 0,
 
 where H_h(t) = 0, t^2 / (2h), t - h/2 for t <= 0, 0 < t < h, t >= h. With g = f / sqrt(delta) the Hessian is I + D Phi_Z' diag(C/h) Phi_Z D
 over the zone alone, the rows Z with 0 < t < h, minus the part of the bias. The bias is the root of the monotone function sum_i y_i alpha_i,
-alpha_i = C_i H_h'(t_i), so alpha is dual feasible at every iterate. If Z has far fewer rows than there are columns, the same direction
-comes from a system in the rows (:func:`zone_direction`).
+alpha_i = C_i H_h'(t_i), so alpha is dual feasible at every iterate. If Z has far fewer rows than there are columns, the same direction is
+computed from a system with one unknown per row (:func:`zone_direction`).
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ def inner(a: FloatArray, b: FloatArray) -> float:
 def look_along(
     F: FloatArray, dF: FloatArray, step: float, y: FloatArray, cost: FloatArray, h: float, start: float, out: FloatArray
 ) -> tuple[float, float, float]:
-    """Write ``F + step * dF`` to ``out``. Return the bias there, the smoothed loss, and its slope in the step."""
+    """Write ``F + step * dF`` to ``out``. Return the bias and the smoothed loss at this point, and the derivative of the loss in the
+    step.
+    """
     for i in range(F.size):
         out[i] = F[i] + step * dF[i]
     b = bias_root(out, y, cost, h, start)
@@ -180,8 +182,9 @@ def search_line(
 ) -> tuple[FloatArray, float, FloatArray, float]:  # fmt: skip
     """Return F, bias, g and value at the best of the steps tried.
 
-    The full step is tried first, then secant steps for a zero of the slope, which is monotone, until little of the slope at 0 remains. Rows
-    enter and leave the zone along a step, so the full step usually goes too far; an accurate search is worth several more directions.
+    The full step is tried first, then secant steps towards the zero of the (monotone) slope, until the slope is a small fraction of the
+    slope at 0. Rows enter and leave the zone along a step, so the full step usually goes too far; an accurate search is worth several more
+    directions.
     """
     step, low, low_slope, high, high_slope = 1.0, 0.0, slope, np.inf, 0.0
     length = inner(direction, direction)
@@ -250,7 +253,7 @@ def newton_direction(H: FloatArray, D: FloatArray, gradient: FloatArray) -> Floa
 
 
 def is_short(zone: IntArray, keep: IntArray) -> bool:
-    """Return whether the system in the zone's rows is the cheaper way to a direction."""
+    """Return whether the Newton direction is cheaper to compute from the system in the zone's rows."""
     return COLUMNS_PER_ROW * zone.size <= keep.size
 
 

@@ -1,9 +1,10 @@
 """Basic propositions about one column each: their cuts and categories from training values, and their truth for given values.
 
-A numeric column gives ``x <= t`` and ``x > t`` for cuts t at quantiles of its training values. A categorical one gives ``x = c`` and ``x !=
-c`` for each training category c (one pair if there are two). A column with missing values also gives ``x is missing``. A comparison with a
-missing value is false, and so is any comparison of a category that was not in training. Constant columns give nothing. Source: Jawanpuria,
-"Learning Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4, which does not state the positions of cuts.
+A numeric column gives ``x <= t`` and ``x > t`` for cuts t at quantiles of its training values. A categorical column gives ``x = c`` and
+``x != c`` for each training category c (only one pair if there are two categories). A column with missing values also gives
+``x is missing``. A comparison with a missing value is false, and so is any comparison of a category that was not in training. Constant
+columns give no propositions. Source: Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4, which
+does not state the positions of cuts.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Propositions:
         return self.known_value[self.known_column == column]
 
     def flags(self, ids: IntArray, column: int, values: FloatArray) -> NDArray[np.bool_]:
-        """Return which of some propositions about one column hold for its values, (len(ids), n)."""
+        """Return where propositions ``ids``, all about one column, hold for the column's values, (len(ids), n)."""
         known = self.categories(column)
         comparable = np.isin(values, known) if len(known) else ~np.isnan(values)
         return np.stack([holds(int(self.kind[j]), float(self.cut[j]), values, comparable) for j in ids])
@@ -85,7 +86,7 @@ def column_propositions(
 
     A numeric column with more than ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ...; a column with
     fewer is cut between all of them. In a categorical column values are names; columns of two values are treated as categorical. ``counts``
-    ``(n,)`` is the number of times that each value counts.
+    ``(n,)`` is the multiplicity of each value.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])
@@ -184,7 +185,7 @@ def rule_gains(machine: CutMachine, flags: Flags, e: int) -> FloatArray:
 
 
 def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int) -> FloatArray:
-    """Return the change of each row's loss if proposition e becomes true for it, ``(n,)``.
+    """Return by how much the loss of each row changes if proposition e becomes true for this row, ``(n,)``.
 
     ``flags`` are the truth values of the propositions, uint8 ``(p, n)``, and ``decisions`` ``(n, T)`` the corresponding decision values.
     """
@@ -223,7 +224,7 @@ def find_best_cut(change: FloatArray, kind: int, cut: float, values: FloatArray)
 
 
 class CutRows(Protocol):
-    """Rows on which cuts are moved; each call passes the cuts as they are at that time."""
+    """Rows on which cuts are moved; each call receives the current cuts."""
 
     def changes(self, e: int, cuts: FloatArray) -> FloatArray:
         """Return :func:`cut_changes` of proposition e, ``(n,)``."""

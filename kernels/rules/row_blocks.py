@@ -8,8 +8,9 @@ row. A block answers four kinds of requests:
 * the number of its zone rows that each two conjunctions share;
 * its rows of a small zone.
 
-Decision values and rows are concatenated, sums are added in the fixed tree of a pass, and counts are integers. The bits therefore depend on
-the blocks alone. With one block, results are bit-identical to :class:`gramplane.kernels.rules.row_blocks.LocalRows`.
+Decision values and rows are concatenated, sums are added in the fixed tree of a pass, and counts are integers. The results therefore
+depend, bit for bit, only on the division into blocks. With one block, they are bit-identical to
+:class:`gramplane.kernels.rules.row_blocks.LocalRows`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class TaskRows:
 
 
 def merge_rows(rows: Bytes, positive: Bytes) -> tuple[IntArray, IntArray] | None:
-    """Return the first row of each kind of rows that agree in all conjunctions and in the label, and the kind of each row.
+    """Return the first row of each kind, and the kind of each row. Rows are of one kind if they agree in all conjunctions and in the label.
 
     Returns ``None`` if there are too many kinds for merging to pay off.
     """
@@ -133,7 +134,7 @@ class NewtonEnd(NamedTuple):
 class LocalRows:
     """Rows in this process: products of all tasks' rows with the conjunctions of a hull; every list is by task.
 
-    With few rows, solves by requests to one block take 1.3 to 1.5 times as long.
+    With few rows, :class:`BlockedRows` with one block would take 1.3 to 1.5 times as long.
     """
 
     tasks: Sequence[MergedRows]
@@ -160,9 +161,9 @@ class LocalRows:
 Counts = NDArray[np.uint32]
 PRODUCT, SUMS, COUNTS, ROWS = "product", "sums", "counts", "rows"
 SIDE_BY_SIDE = (PRODUCT, ROWS)
-"""Answers of blocks that are concatenated; others are added."""
+"""Kinds of requests whose answers from the blocks are concatenated; the answers to other requests are added."""
 OF_ZONE = (COUNTS, ROWS)
-"""Requests about a zone; others contain a vector."""
+"""Kinds of requests about a zone; the other requests contain a vector."""
 NO_ROWS, NO_COLUMNS = np.zeros(0), np.zeros(0, np.int64)
 
 
@@ -220,7 +221,7 @@ def curvature_of(counts: Counts, weights: Sequence[float]) -> FloatArray:
 
 @dataclass(frozen=True)
 class SpreadRows(TaskRows):
-    """Rows of one task whose conjunctions are known to blocks elsewhere."""
+    """Labels and costs of one task; only the blocks know which conjunctions hold on its rows."""
 
     y: FloatArray
     cost: FloatArray
@@ -229,8 +230,8 @@ class SpreadRows(TaskRows):
 
     @classmethod
     def of(cls, y: FloatArray, cost: FloatArray, merged: Sequence[tuple[int, tuple[IntArray, IntArray] | None]]) -> SpreadRows:
-        """Return the rows from labels and costs ``(n,)``. ``merged`` has one entry per block: its number of rows and its merged rows, if
-        any.
+        """Return the rows from labels and costs ``(n,)``. ``merged`` has one entry per block: the number of rows of the block, and its
+        merged rows, if any.
         """
         parts, at, kinds = [], 0, 0
         for n, kind in merged:

@@ -70,7 +70,7 @@ def order_signed_rows(
 
 @compiled
 def gather_bits(columns: Words, n: int, places: IntArray, out: Words) -> None:
-    """Write the bits of some rows in the given order, packed again. Row n is padding and has no bits."""
+    """Write the bits of the rows ``places``, in this order and packed again, to ``out``. Row n is padding and has no bits."""
     for e in range(columns.shape[0]):
         for at in range(places.size):
             i = places[at]
@@ -147,10 +147,10 @@ def find_violators(
     """Search for conjunctions outside the hull with M / d^2 above the threshold.
 
     ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, and d = a^length. ``truth`` holds the propositions over all rows: propositions
-    that imply or contradict each other there are never combined; with ``None`` any may be.
+    that imply or contradict each other on these rows are never combined. With ``None`` any propositions may be combined.
 
     With ``frontier`` only children of the hull are visited, with at most ``depth`` propositions and at most ``visits`` in total. Children
-    that the bound of the set, or of one of its propositions, rules out are skipped. Sets are extended only by the ``most`` remaining
+    are skipped if the bound of the set, or of one of its propositions, rules them out. Sets are extended only by the ``most`` remaining
     propositions with the largest bounds, and by those in the hull.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
@@ -214,7 +214,7 @@ def _empty_path(search: _Walk) -> _Path:
 
 @compiled
 def side_sums(word: Words, starts: IntArray, amounts: FloatArray, unit: float, plus: FloatArray, minus: FloatArray) -> None:
-    """Write the sums of the multipliers of the rows in `word`, for positive and for negative rows, task by task."""
+    """Write to ``plus`` and ``minus`` the sums of the multipliers of the positive and of the negative rows in `word`, task by task."""
     for t in range(starts.shape[0]):
         for side in range(2):
             ones = 0
@@ -247,7 +247,7 @@ def conjunction_forms(plus: FloatArray, minus: FloatArray, similarity: FloatArra
 
 @compiled
 def list_extensions(search: _Walk, first: int, later: IntArray, out: IntArray) -> int:
-    """Write the propositions of `later` that may be combined with ``first`` to `out` and return their number."""
+    """Write to `out` the propositions of `later` that may be combined with ``first``; return their number."""
     truth, skip, count = search.truth, search.skip, 0
     for e in later:
         if not skip or shared_kinds(truth, first, truth, e) == COMPATIBLE:
@@ -332,7 +332,7 @@ def visit_extensions(
 
 @compiled
 def _ranked_entry(values: FloatArray, rank: int) -> float:
-    """Return the entry that sorting would put at position ``rank``, by Hoare's selection; numba's own function compiles for two
+    """Return the entry that sorting would put at position ``rank``, by Hoare's selection; compiling numba's own function takes two
     seconds.
     """
     ordered, low, high = values.copy(), 0, values.size - 1

@@ -10,9 +10,9 @@ T_e`. K follows in closed form from the positive part of A, so one eigendecompos
 problems that reduce to this form are solved here: non-parametric kernels, embeddings, and the kernel of image ranking.
 
 Steps are spectral projected gradients (Birgin, Martinez, Raydan, SIAM J. Optimization 10, 2000) with Barzilai-Borwein lengths. The line
-search is non-monotone: the dual may decrease, but not below its lowest recent value. On all sets tried, these steps took 0.5 to 0.7 times
-as many evaluations as accelerated steps with the constant :math:`\sqrt B / \|A_+\|_F + 1/C`. They also need no Lipschitz constant, which
-exists only for p = 2.
+search is non-monotone: the dual may decrease, but not below its lowest recent value. On all data sets tried, these steps took 0.5 to 0.7
+times as many evaluations as accelerated steps with the constant :math:`\sqrt B / \|A_+\|_F + 1/C`. They also need no Lipschitz constant,
+which exists only for p = 2.
 
 If the cap is not active, the optimum is at a kink of the dual, :math:`A_+ = 0`, where the closed form is 0/0. The problem is then solved by
 proximal steps, :math:`K_{t+1} = \arg\min_K P(K) + \frac{G}{2} \|K - K_t\|_F^2` under the same cap. Their duals are smooth: K follows in
@@ -138,7 +138,8 @@ class Evaluator:
 def advance_ascent(
     problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, max_iter: int = 200, evaluator: Evaluator | None = None
 ) -> SpectralState:
-    """Return the state after one more evaluation; it is final if the relative gap is at most ``tol``, certified by accurate eigenpairs.
+    """Return the state after one more evaluation; the state is final if the relative gap is at most ``tol``, certified by accurate
+    eigenpairs.
 
     At most ``max_iter`` evaluations are done in total. Use one ``evaluator`` for a whole ascent, so that no decomposition is repeated.
     """
@@ -266,7 +267,7 @@ def final_accuracy(tol: float) -> float:
 
 
 def progress_figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
-    """Return the figures of a step: the smallest primal and the largest dual objective so far, their difference, and the rank of K."""
+    """Return the progress after a step: the smallest primal and the largest dual objective so far, their difference, and the rank of K."""
     bounds = (state.best_dual, state.gap, relative_gap(problem, state)) if np.isfinite(state.best_dual) else (float("nan"),) * 3
     figures = {"objective": state.best_primal, "dual": bounds[0], "primal": state.primal, "gap": bounds[1], "relative_gap": bounds[2]}
     return {**figures, "rank": state.rank}

@@ -30,7 +30,7 @@ from .problem import SpectralProblem, evaluate
 from .triple_losses import TripleProblem, TripleTerms, new_triples, worst_triples
 
 DEFAULT_CAP_RATIO = 100.0
-"""Default cap of tr KK, relative to that of the centred Gram matrix of the input.
+"""Default cap of tr KK, as a multiple of tr GG with G the centred Gram matrix of the input.
 
 A smaller cap collapses the map: at 1 the labels of neighbours agree less often than under principal components; from 100 on the cap hardly
 matters.
@@ -45,7 +45,7 @@ MAX_INNER_STEPS = 300  # Decompositions of one convex problem of a sequence at m
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """A neighbour graph of n rows with its squared distances."""
+    """A neighbour graph of n rows with the squared lengths of its edges."""
 
     n: int
     rows: np.ndarray  # (m,) edges, rows < cols
@@ -104,7 +104,7 @@ def leading_directions(X: Any, count: int) -> tuple[float, np.ndarray]:
 
 
 def normalise_columns(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the columns whose eigenvalue is larger than rounding, scaled to unit length."""
+    """Return the columns whose eigenvalue exceeds round-off, scaled to unit length."""
     keep = values[: vectors.shape[1]] > 1e-12 * max(float(values[0]), np.finfo(float).tiny)
     return vectors[:, keep] / np.linalg.norm(vectors[:, keep], axis=0)
 
@@ -222,7 +222,7 @@ class EmbeddingState:
 
 
 def initial_state(n: int, size: int, directions: np.ndarray | None = None, violation_cost: float = np.nan) -> EmbeddingState:
-    """Return the state before the first step; its dual variables are not used."""
+    """Return the state before the first step; the dual variables of this state are not used."""
     none = np.zeros(size)
     columns = np.zeros((n, 0)) if directions is None else directions
     first = EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=columns)
@@ -250,7 +250,7 @@ def solve_kernel(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> Ker
 
 @dataclass(frozen=True)
 class Solver:
-    """Resources of the eigensolver: bytes of this process, and an engine for blocks of its columns."""
+    """Resources of the eigensolver: the memory limit of this process in bytes, and an engine that stores blocks outside this process."""
 
     memory: int | None = None
     engine: BlockEngine | None = None
@@ -260,7 +260,7 @@ IN_MEMORY = Solver()
 
 
 def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B: float, solver: Solver = IN_MEMORY) -> SpectralProblem:
-    """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``; with M from labels it is coloured maximum variance unfolding."""
+    """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``; with M from labels this is coloured maximum variance unfolding."""
     return SpectralProblem(target, graph.terms, graph.goal, "square", C, 2.0, B, memory=solver.memory, engine=solver.engine)
 
 

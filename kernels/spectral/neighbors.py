@@ -1,8 +1,8 @@
 """Exact nearest neighbours of rows, computed block by block, and graphs of neighbours.
 
-Neighbours are ordered by ``(squared distance, id)``, a total order; it matters because integer data have many ties. A distance is the sum
-of squared differences over the features in ascending order, so it depends on its two rows alone. Lists of blocks merge to the list of the
-whole, bit-identical for any blocks.
+Neighbours are ordered by ``(squared distance, id)``, a total order; this matters because integer data have many ties. A distance is the sum
+of squared differences over the features in ascending order, so it depends on its two rows alone. Merging the lists of all blocks gives the
+list for all rows, bit-identical for any division into blocks.
 
 Rows of zeros and ones are packed, 64 to a word, and compared by counting bits. Other rows are screened by products: only candidates that
 the error bound of ``|x|^2 + |z|^2 - 2 <x, z>`` does not exclude are computed term by term. These are about k (1 + log(n / k)) candidates
@@ -57,8 +57,8 @@ def nearest_rows(X: object, k: int) -> Nearest:
 
 
 def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right_start: int = 0) -> Nearest:
-    """Return the ``k`` nearest rows of ``right`` for each row of ``left``, excluding the row with the same id; ids begin at the given
-    starts.
+    """Return the ``k`` nearest rows of ``right`` for each row of ``left``, excluding the row with the same id. ``left_start`` and
+    ``right_start`` are the ids of the first rows.
     """
     if k < 1:
         raise ValueError(f"k={k}: must be at least 1")
@@ -148,7 +148,7 @@ def _pack_rows(rows: Any) -> NDArray[np.uint64]:
 
 @compiled
 def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, keys: Array, ids: Array, sizes: Array) -> None:
-    """Offer all rows of a tile to all lists; distances of zeros and ones are bit counts."""
+    """Offer all rows of a tile to all lists. The rows hold zeros and ones, so their squared distances are bit counts."""
     words, width = right.shape
     counts, spare = np.empty(width, np.int64), np.zeros(keys.shape[1])
     for i in range(left.shape[1]):

@@ -2,7 +2,7 @@ r"""Semismooth Newton steps on the dual of a squared loss on squared distances, 
 
 The dual of :mod:`gramplane.kernels.spectral.dual_ascent` with p = 2 and the square loss has the gradient :math:`d - u(A_+ / g) - \alpha /
 C`, with :math:`g = \max(G, \|A_+\|_F / \sqrt B)` and G the small penalty in addition to the cap. :math:`A \mapsto A_+` is strongly
-semismooth. With :math:`A = U \mathrm{diag}(s) U'`, P its positive and N its other eigenvalues, its derivative in direction E is
+semismooth. With :math:`A = U \mathrm{diag}(s) U'`, P the positive and N the other eigenvalues, the derivative of this map in direction E is
 
 .. math::
 
@@ -10,7 +10,7 @@ semismooth. With :math:`A = U \mathrm{diag}(s) U'`, P its positive and N its oth
 
 One decomposition therefore gives products with the (generalised) Hessian at :math:`O(n^2 r)` each, where r is the rank of :math:`A_+`, and
 a few conjugate gradient iterations give a step (Qi, Sun, SIAM J. Matrix Anal. Appl. 28, 2006; Zhao, Sun, Toh, SIAM J. Optimization 20,
-2010). For embeddings of few dimensions this takes a tenth of the decompositions of projected gradients, and it reaches any gap.
+2010). For embeddings of few dimensions Newton steps need a tenth as many decompositions as projected gradients, and they reach any gap.
 
 If the cap is not active, the optimum is at a kink, :math:`A_+ = 0`. Proximal steps are then taken: A + G K_t replaces A, where K_t is the
 last K, and everything else is unchanged.
@@ -64,7 +64,7 @@ class Edges:
 
 
 def prepare_edges(problem: SpectralProblem) -> Edges:
-    """Return edges and target of a problem. Raises ValueError unless it has a squared loss on distances, p = 2 and a cap."""
+    """Return edges and target of a problem. Raises ValueError unless the problem has a squared loss on distances, p = 2 and a cap."""
     terms = problem.terms
     if not (isinstance(terms, DistanceTerms) and terms.sign == 1.0 and problem.loss == "square" and problem.p == 2 and problem.B):
         raise ValueError(f"loss={problem.loss!r}, p={problem.p:g}: Newton steps are for squared losses of distances with p=2 and a cap B")
@@ -234,10 +234,10 @@ def newton_start(n: int, alpha: np.ndarray) -> NewtonState:
 def newton_steps(
     problem: SpectralProblem, state: NewtonState, *, tol: float = 1e-4, max_iter: int = 200, steps: int | None = None
 ) -> tuple[NewtonState, Decomposed]:
-    """Return the state after Newton steps on the dual, and its best K; it is final if the relative gap is at most ``tol``.
+    """Return the state after Newton steps on the dual, and its best K. The state is final if the relative gap is at most ``tol``.
 
-    The problem must have a squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in total, and ``steps``
-    Newton steps in this call (``None``: until the end). The result is a function of the state alone.
+    The problem must have a squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in total, and at most
+    ``steps`` Newton steps in this call (``None``: no limit). The result is a function of the state alone.
     """
     edges = prepare_edges(problem)
     with one_thread():
@@ -274,7 +274,7 @@ def _record_bounds(state: NewtonState, at: Decomposed, tol: float) -> NewtonStat
 def _take_step(
     problem: SpectralProblem, edges: Edges, state: NewtonState, at: Decomposed, tol: float, max_iter: int
 ) -> tuple[NewtonState, Decomposed]:
-    """Take one Newton step with a line search; if the current proximal step keeps the gap open, end it first."""
+    """Take one Newton step with a line search; if the current proximal step keeps the gap open, end this proximal step first."""
     if at.blur > 0.5 * (at.primal - at.dual) > 0.0:
         prox = Proximal(WEIGHT_FACTOR * state.prox.weight, np.ascontiguousarray(at.vectors[:, : at.rank]), at.spectrum)
         at = decompose(problem, edges, at.alpha, prox)

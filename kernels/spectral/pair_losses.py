@@ -47,8 +47,8 @@ class Terms(Protocol):
 
 @dataclass(frozen=True)
 class EntryTerms:
-    """Signed entries :math:`u_e = t_e K_{ij}` of pairs of n rows, ``rows < cols``; t is +1 for pairs that belong together, -1
-    for others.
+    """Signed entries :math:`u_e = t_e K_{ij}` of pairs of n rows, ``rows < cols``; t is +1 for pairs of rows that belong together, -1
+    for other pairs.
     """
 
     n: int
@@ -107,7 +107,7 @@ class DistanceTerms:
 
 
 def _add_up(add: Callable[..., None], vectors: Vectors, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """Return a sum over the columns of ``vectors``, in order, for all pairs."""
+    """Return, for each pair, the sum that ``add`` accumulates over the columns of ``vectors``, in order."""
     out = np.zeros(len(rows))
     for place, columns in column_pieces(vectors):
         add(out, columns, values[place], rows, cols)
@@ -166,4 +166,4 @@ PAIR_LOSSES: dict[str, PairLoss] = {
         lambda u, d, C: C * float(np.sum(np.maximum(d - u, 0.0))), *NO_CONJUGATE, lambda alpha, C: np.clip(alpha, 0.0, C), False
     ),
 }
-"""Losses by name. For the linear loss alpha is C, so no iteration is needed; its value is 0 at the target."""
+"""Losses by name. For the linear loss alpha is C, so no iteration is needed. The value of the linear loss is 0 at the target."""

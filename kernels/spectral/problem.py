@@ -29,8 +29,8 @@ class SpectralProblem:
     * ``p``: the power of the regulariser, at least 1, and above 1 unless the loss is linear and there is a cap.
     * ``B``, ``G``: the cap of tr K^p, or the weight of the penalty; give one of the two.
     * ``basis``, ``(n, r)``: orthonormal columns; K then lies in their span.
-    * ``seed``, ``memory``, ``engine``: for the eigensolver's block. ``seed`` determines the first block, ``memory`` limits its bytes, and
-      ``engine`` can hold blocks of its columns elsewhere.
+    * ``seed``, ``memory``, ``engine``: for the eigensolver's block. ``seed`` determines the first block, ``memory`` is its largest size in
+      bytes, and ``engine`` can store its columns outside this process.
 
     Raises ValueError if a parameter is out of range or has the wrong length.
     """
@@ -177,10 +177,11 @@ def evaluate(
 
 
 def missed_share(values: np.ndarray, p: float, squares: float) -> float:
-    """Return the relative amount by which ``R(A_+)`` may be larger if ``squares`` of ``||A_+||_F^2`` are missing; 0 if nothing is missing.
+    """Return the relative amount by which ``R(A_+)`` may be larger if eigenvalues with sum of squares ``squares`` are missing from A_+; 0
+    if nothing is missing.
 
-    R is a power of ``sum s^q``, q = p/(p-1), with an exponent of at most 1. For q >= 2 missing squares weigh most if they belong to the
-    largest eigenvalue, otherwise if they are spread over all.
+    R is a power of ``sum s^q``, q = p/(p-1), with an exponent of at most 1. For q >= 2 missing squares change R most if they belong to the
+    largest eigenvalue, otherwise if they are spread over all eigenvalues.
     """
     if not squares > 0 or not len(values):
         return 0.0
@@ -197,8 +198,8 @@ def missed_share(values: np.ndarray, p: float, squares: float) -> float:
 def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> np.ndarray:
     """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 * ||K||_F^2`` under ``tr K^p <= B``.
 
-    With s the positive eigenvalues of A, the eigenvalues lam of K solve ``weight * lam + nu * lam^(p-1) = s``. nu >= 0 is 0, or such that
-    the cap is active.
+    With s the positive eigenvalues of A, the eigenvalues lam of K solve ``weight * lam + nu * lam^(p-1) = s``. nu is 0 if this satisfies
+    the cap, otherwise positive and such that the cap is active.
     """
     free = values / weight
     if float(np.sum(free**p)) <= B:
@@ -328,8 +329,9 @@ MAX_CLOSURE_PAIRS = 20_000_000  # Pairs a closure may have; more would take giga
 def close_pairs(constraints: PairConstraints) -> PairConstraints:
     """Return all pairs that the given pairs imply.
 
-    Belonging together is an equivalence relation; its classes are the rows linked by such pairs. If one pair of rows from two classes is
-    apart, all such pairs are. Raises ValueError if a pair within a class is apart, or if there are more pairs than ``MAX_CLOSURE_PAIRS``.
+    Belonging together is an equivalence relation, so rows linked by pairs with sign +1 form classes. If two classes have one pair with sign
+    -1, all pairs between these classes have sign -1. Raises ValueError if a pair within a class has sign -1, or if there are more pairs
+    than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]

@@ -36,7 +36,9 @@ class TripleTerms:
 
     @property
     def norm2(self) -> float:
-        """Lower bound of the squared norm of ``alpha -> matrix(alpha)``, by power iterations; it sets the length of the first step."""
+        """Lower bound of the squared norm of ``alpha -> matrix(alpha)``, by power iterations; this bound sets the length of the first
+        step.
+        """
         return self._norm2
 
     @cached_property

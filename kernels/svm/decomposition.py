@@ -2,11 +2,11 @@
 
 Each round replaces idle variables of the working set by the variables that violate optimality most. It solves the problem on the set to a
 tenth of the violation, then updates the gradient: with the rows of the set or, for a matrix that returns parts, by one product with the
-change. With parts, the driver receives at most the square of the set, of which only the rows of new variables are fetched, and a few
-vectors of n entries (Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
+change. With parts, the driver receives at most the square matrix of the set, for which only the rows of new variables are fetched, and a
+few vectors of n entries (Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
 
-If beta sums to zero in every group, pairs move inside one group (:mod:`gramplane.kernels.svm.smo_shrink`). Violations are then measured
-within the variable's own group, and the pair that violates most is in the set in every round.
+If beta sums to zero in every group, each step moves two variables of one group (:mod:`gramplane.kernels.svm.smo_shrink`). The violation of
+a variable is then measured within its own group, and the working set of every round includes the most violating pair.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PartGram(Gram, Protocol):
 
     @property
     def room(self) -> int:
-        """Number of entries of this type that the caller may hold in memory."""
+        """Number of entries, in the type of the matrix, that the caller may hold in memory."""
         ...
 
     def between(self, new: IntArray, old: IntArray) -> Iterable[tuple[IntArray, IntArray, Array]]:
@@ -74,9 +74,10 @@ def solve_decomposition(
     """Solve a dual using only rows and products of K; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments.
 
     A :class:`PartGram` supplies entries between chosen variables, and products, but never rows. ``working`` is the largest working set, at
-    least 3 variables. Its default for a :class:`PartGram` is what the matrix allows, but at most twice the number of variables that move at
-    first. For rows the default is 512, or fewer if 512 rows exceed 256 MiB. The gradient is recomputed before the certificate. ``details``
-    of the solution holds the numbers of rounds, fetched rows and products, and the hits of a caching matrix.
+    least 3 variables. For a :class:`PartGram` the default is the size that ``gram.room`` allows, but at most twice the number of variables
+    that are free or violate optimality at first (or 512, if larger). For other matrices the default is 512, or fewer if 512 rows exceed 256
+    MiB. The gradient is recomputed before the certificate. ``details`` of the solution holds the numbers of rounds, fetched rows and
+    products, and the hits of a caching matrix.
     """
     problem.check_gram(gram)
     limit = checked_limits(tol, max_iter, MAX_STEPS)

@@ -112,7 +112,7 @@ class DualProblem:
         return float(self.c @ beta - (weighted_l1(self.l1_weight, np.abs(beta)) if self.has_l1_term else 0.0))
 
     def part(self, rows: IntArray | slice, sum_constraint: float | None = 0.0) -> DualProblem:
-        """Return the problem restricted to some rows, without groups; also used to reorder all rows."""
+        """Return the problem restricted to some rows, without groups; ``rows`` may also be a permutation of all rows."""
         l1_weight = self.l1_weight[rows] if isinstance(self.l1_weight, np.ndarray) else self.l1_weight
         ridge = None if self.ridge is None else self.ridge[rows]
         return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], l1_weight, sum_constraint, ridge, unit=self.unit)
@@ -140,7 +140,7 @@ class DualProblem:
         return self.feasible(beta)
 
     def check_gram(self, gram: Gram) -> None:
-        """Raise ValueError if the order of the matrix is not n."""
+        """Raise ValueError if the matrix is not n by n."""
         if gram.n != self.n:
             raise ValueError(f"Gram matrix: order {gram.n}, the problem has {self.n} variables")
 
@@ -186,7 +186,7 @@ class DualSolution:
     * ``decision``: K beta, without ridge and bias.
     * ``indefinite``: negative curvature beyond round-off was found: K is not positive semi-definite, the problem is not concave, and
       ``objective`` is no bound.
-    * ``details``: figures specific to the solver: fetched rows, hit rate, factorisations.
+    * ``details``: statistics of the solver, such as fetched rows, hit rate and factorisations.
     """
 
     beta: FloatArray
@@ -225,7 +225,7 @@ def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: 
     """Return the dual value and its gap to the primal value at (decision, bias), where decision = K beta; a problem with groups has one
     bias per group.
 
-    Raises ValueError if a value is not finite: then the Gram matrix holds NaN, infinity, or entries whose products overflow.
+    Raises ValueError if a value is not finite, because the Gram matrix holds NaN, infinity, or entries whose products overflow.
     """
     ridge, l1_weight, has_l1_term = problem.ridge, problem.l1_weight, problem.has_l1_term
 

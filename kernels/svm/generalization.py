@@ -1,6 +1,6 @@
 r"""A generalisation bound for models with a learnt kernel, from a family of kernels of known pseudo-dimension.
 
-Source: Srebro, Ben-David: Learning bounds for support vector machines with learned kernels (COLT 2006), in the three steps and with the
+Source: Srebro, Ben-David: Learning bounds for support vector machines with learned kernels (COLT 2006), with the three steps and the
 constants of Zhuang's thesis (2011, section 2.6.3.3). Predictors have norm at most 1 in the space of one of the kernels. The family has
 pseudo-dimension at most m, and :math:`k(x, x) \le R^2`. With margin :math:`\gamma` and n rows,
 
@@ -31,8 +31,8 @@ def generalization_bound(n: int, m: int, margin: float, radius: float = 1.0, del
         \ln \frac{128 n R^2}{\gamma^2} + \ln \frac1\delta \Big)} .
 
     Sums of m kernels have pseudo-dimension at most m, with weights of any sign, and so has the exponential of such sums. A two-layer model
-    on m kernels therefore costs no more than one layer. The bound does not cover an intercept. At best it falls below 1 from about a
-    million rows on.
+    on m kernels therefore costs no more than one layer. The bound does not cover an intercept. Even in the best case, the bound is below 1
+    only from about a million rows on.
 
     Parameters
     ----------

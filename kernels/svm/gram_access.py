@@ -16,7 +16,7 @@ class Gram(Protocol):
 
     @property
     def n(self) -> int:
-        """Order of the matrix."""
+        """Number of rows of the matrix."""
         ...
 
     def diag(self) -> FloatArray:
@@ -39,7 +39,7 @@ class Scratch:
         self._buffer: Array = np.empty(0, dtype=np.float32)
 
     def take(self, size: int, dtype: np.dtype[Any]) -> Array:
-        """Return at least ``size`` uninitialised entries, in the same memory as before if it is large enough."""
+        """Return at least ``size`` uninitialised entries, in the same memory as before if this memory is large enough."""
         if self._buffer.dtype != dtype or self._buffer.size < size:
             self._buffer = np.empty(size, dtype=dtype)
         return self._buffer

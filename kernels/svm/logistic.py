@@ -51,9 +51,9 @@ def solve_logistic(
 ) -> DualSolution:
     """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value.
 
-    K is used through products; if it is in memory and the inner system is ill conditioned, it is factorised. ``max_iter`` limits the Newton
-    steps; the best certified point so far is then returned. The solution has beta = alpha y. Its ``violation`` is the relative gap; its
-    ``details`` count products and factorisations.
+    K is used through products; if K is in memory and the inner system is ill conditioned, the system is factorised. After ``max_iter``
+    Newton steps, the best certified point so far is returned. The solution has beta = alpha y, its ``violation`` is the relative gap, and
+    its ``details`` count products and factorisations.
     """
     if gram.n != len(problem.y):
         raise ValueError(f"Gram matrix: order {gram.n}, the problem has {len(problem.y)} rows")
@@ -108,7 +108,7 @@ class _Newton:
         return _LOSS.dual(self._y, f + bias, self._cost)
 
     def _solve_bias(self, f: FloatArray) -> float:
-        """Return the bias with sum alpha y = 0; solve_bias needs its bracket for f - b."""
+        """Return the bias for which alpha y sums to zero; ``solve_bias`` returns b of f - b, which has the opposite sign."""
         if not self._problem.bias:
             return 0.0
 

@@ -3,7 +3,7 @@
 With A = K + diag(ridge) the dual optimum solves  A beta + b 1 = c,  1'beta = 0  (without a bias: A beta = c). Projecting the preconditioner
 keeps the equality (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems", 2001), so a step
 costs one product. With groups, each group has its own equality and bias; the projection then needs one more solve with the factor per
-group, done once. In a loop, the factor of one matrix is reused for the next matrices until it needs more than a few steps.
+group, done once. In a loop, the factor of one matrix is reused for the next matrices until the solution takes more than a few steps.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: flo
     Parameters
     ----------
     gram : Gram
-        A matrix in memory is factorised in float32. Any other is used through products, preconditioned by its diagonal or, if it returns
-        parts, by some of its columns.
+        A matrix in memory is factorised in float32. Any other matrix is used through products, preconditioned by its diagonal or, if the
+        matrix returns parts, by some of its columns.
     problem : DualProblem
         Boxes must be unbounded, or empty for rows left out.
     warm : DualSolution or ndarray of shape (n,), optional
@@ -297,7 +297,9 @@ class _ScaledGroupedSystem(_GroupedSystem):
 
 
 def _factorise(gram: DenseGram, problem: DualProblem) -> NDArray[np.float32]:
-    """Return the lower float32 Cholesky factor of A, with the first of JITTERS on its diagonal for which it exists."""
+    """Return the lower float32 Cholesky factor of A + jitter I for the first of JITTERS (relative to the mean diagonal) for which the
+    factor exists. If none does, return the factor of the diagonal of A.
+    """
     diag = gram.diag() + problem.ridges()
     factor: Array = np.empty((gram.n, gram.n), dtype=np.float32, order="F")
     (potrf,) = get_lapack_funcs(("potrf",), (factor,))

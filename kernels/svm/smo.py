@@ -47,7 +47,7 @@ def solve_smo(
     tol : float
         Largest violation of the optimality conditions, measured like the gradient; the same as LIBSVM's ``tol``.
     max_iter : int, optional
-        Largest number of steps; the last point, which is the best, is then returned.
+        Largest number of steps. After these steps the last point is returned, which is the best so far.
     gradient : ndarray of shape (n,), optional
         K beta - c at the warm start, if known. It is not checked, and the certificate is only as exact as this vector.
 
@@ -134,7 +134,7 @@ def solve_machine(matrix: Array, problem: DualProblem, warm: FloatArray, accurac
 def solve_ridge_exactly(matrix: Array, problem: DualProblem) -> DualSolution:
     """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right-hand sides.
 
-    The solution has no bounds of its own (NaN).
+    The objective values of the solution are not computed; they are NaN.
     """
     used = np.flatnonzero(problem.hi > problem.lo)
     ridge, whole = problem.ridges(), len(used) == problem.n

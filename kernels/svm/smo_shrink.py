@@ -1,10 +1,10 @@
 """Shrinking: SMO steps on the variables that can still move, and the certificate of the result.
 
-Active variables can move against the opposite end of the violation: g + u <= M or g + l >= m. Their rows are copied side by side at first
-use. Steps on them leave g of the other variables unchanged; it is updated later with the rows that moved. A problem counts as solved only
-after all variables have been checked.
+A variable is active if it can form a violating pair with the variable at the opposite extreme: g + u <= M or g + l >= m. The rows of active
+variables are copied side by side at first use. Steps on active variables leave g of the others unchanged; these entries of g are updated
+later with the rows that moved. A problem counts as solved only after all variables have been checked.
 
-The driver is plain Python: compiled into one function with the steps, the loops ran at half their speed.
+The driver is plain Python, because the loops ran at half the speed when driver and steps were compiled into one function.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .smo_steps import (
 )
 
 CURVATURE_FLOORS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
-"""Smallest curvature of a step, relative to the mean diagonal; below it the difference of three entries is round-off."""
+"""Smallest curvature of a step, relative to the mean diagonal; below this curvature, the difference of three entries is round-off."""
 
 REFRESH_STEPS = 100_000  # Steps after which the gradient is computed anew, so that its round-off does not grow with their number.
 MAX_COPIED_SHARE = 0.6  # Greatest share of active variables for which their rows are copied.
@@ -44,7 +44,7 @@ MAX_IDLE_CHECKS = 3  # Checks of all variables in a row without a step, after wh
 
 
 class Ends(NamedTuple):
-    """The ends of the slopes, and the violation to compare with the tolerance.
+    """The extremes of the slopes, and the violation to compare with the tolerance.
 
     * ``m``, ``top``: m and M.
     * ``violation``: M - m, or max(-m, M) if the sum is free; 0 if nothing can move.
@@ -74,7 +74,7 @@ def _find_active(g: FloatArray, u: FloatArray, low: FloatArray, up: float, down:
 class ShrinkingSteps:
     """Steps of :mod:`gramplane.kernels.svm.smo_steps` on one problem with its matrix in memory.
 
-    * ``buffer``: the rows of the active variables; if it is smaller than their square, no copy is made.
+    * ``buffer``: the rows of the active variables; if it cannot hold their square matrix, no copy is made.
     * ``diag``, ``(n,)``: the diagonal of K + diag(ridge).
     * ``floor``: the smallest curvature of a step.
     * ``places``, ``(n,)``: the matrix row of each variable, if some variables share a row; ``buffer`` must then hold n^2 entries.
@@ -99,8 +99,8 @@ class ShrinkingSteps:
         return float(self._worst[0])
 
     def run(self, beta: FloatArray, g: FloatArray, tol: float, cap: int) -> tuple[int, int, Ends]:
-        """Move beta and g = (K + diag(ridge)) beta - c in place. Return the number of steps, why the steps ended, and the ends over all
-        variables.
+        """Move beta and g = (K + diag(ridge)) beta - c in place. Return the number of steps, why the steps ended, and the extremes of
+        the slopes over all variables.
         """
         _, _, lo, hi, kink, work_beta, work_g, u, low = self._state
         work_beta[:], work_g[:] = beta, g
@@ -251,8 +251,9 @@ def _falling_sums(
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Return, for each group, the sum of the responses as a piecewise linear, decreasing function of the bias.
 
-    The result has four arrays: the group of each breakpoint, the breakpoints in ascending order from the group's least bias, the sums
-    there, and the rates of decrease from there on. Sums and rates are divided by ``fall``, the decrease over all points of the group.
+    The result has four arrays: the group of each breakpoint, the breakpoints in ascending order from the group's least bias, the sums at
+    the breakpoints, and the rates of decrease from each breakpoint on. Sums and rates are divided by ``fall``, the decrease over all points
+    of the group.
     """
     groups, zeros = problem.groups, np.zeros(len(first))
     assert groups is not None

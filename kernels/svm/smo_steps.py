@@ -29,8 +29,8 @@ They are rows of one array: passing one array to a compiled function is faster t
 """
 
 VECTOR_GAP = 136
-"""Gap between two vectors, in entries. Vectorised loops test for overlap with ranges rounded up to four times LANES; for closer neighbours
-they take a slow path (1.5 times slower at n = 500).
+"""Gap between two vectors, in entries. Vectorised loops test for overlap with ranges rounded up to four times LANES; if the vectors are
+closer, they take a slow path (1.5 times slower at n = 500).
 """
 
 BLOCKED_OFFSET = 1e30  # Offset of a variable that cannot move.
@@ -191,8 +191,8 @@ def move_pairs(
 ) -> tuple[int, int]:
     """Move pairs until M - m < tol, or for ``cap`` steps; return the number of steps and SOLVED, CAPPED, STUCK or BROKEN.
 
-    Row k of the problem's matrix is matrix[k] if have[k]; otherwise it is gathered there from source[index[k], index]. ``vectors`` is
-    ``(N_VECTORS, >= n)``, and ``floor`` the smallest curvature of a step. ``worst``, ``(1,)``, receives the most negative curvature
+    Row k of the problem's matrix is matrix[k] if have[k]; otherwise it is copied from source[index[k], index] into matrix[k]. ``vectors``
+    is ``(N_VECTORS, >= n)``, and ``floor`` the smallest curvature of a step. ``worst``, ``(1,)``, receives the most negative curvature
     relative to the diagonal of its pair.
     """
     n = index.size

@@ -5,10 +5,11 @@ r"""The tri-class support vector machine: losses, assignments, and the convex pr
     J(w, b) = \frac{\lambda}{2} \|w\|^2 + \sum_{y_i = \pm 1} r_i H_1(y_i f_i) + \sum_{y_i = 0} r_i I_\varepsilon(f_i)
     + \sum_{i \in U} r_i \min\{H_1(|f_i|), I_\varepsilon(f_i)\},
 
-with :math:`f = w'\phi(x) + b`, :math:`H_1(u) = \max(0, 1 - u)` and :math:`I_\varepsilon(u) = \max(0, |u| - \varepsilon)`. The rows belong
-to two classes, to neither class, or to the set U of unlabelled rows that may be either (source: Yang, "Sparse Learning Under Regularization
-Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5, (5.2)). With :math:`r_i = c_i \lambda` the costs :math:`c_i`
-are the costs of a support vector machine. All values here are divided by :math:`\lambda`, like :math:`J / \lambda`.
+with :math:`f = w'\phi(x) + b`, :math:`H_1(u) = \max(0, 1 - u)` and :math:`I_\varepsilon(u) = \max(0, |u| - \varepsilon)`. Each row belongs
+to one of two classes, to neither class, or to the set U of unlabelled rows, which may belong to a class or to neither (source: Yang,
+"Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5, (5.2)). With
+:math:`r_i = c_i \lambda` the costs :math:`c_i` are the costs of a support vector machine. All values here are divided by :math:`\lambda`,
+like :math:`J / \lambda`.
 
 The loss of an unlabelled row has three convex pieces, and an assignment t in {-1, 0, +1} picks one. For a given assignment, minimising J is
 a dual of :mod:`gramplane.kernels.svm.dual` in signed variables: targets y or t, boxes by sign, and a kink for rows at 0.
@@ -181,7 +182,7 @@ class RepeatedParts(RepeatedGram):
 
     @property
     def room(self) -> int:
-        """Number of entries of this type that the caller may hold in memory."""
+        """Number of entries, in the type of the matrix, that the caller may hold in memory."""
         return self.gram.room
 
     def between(self, new: IntArray, old: IntArray) -> Parts:
@@ -208,7 +209,7 @@ class MeanParts:
 
     @property
     def room(self) -> int:
-        """Number of entries of its type that the caller may hold in memory."""
+        """Number of entries, in the type of the matrix, that the caller may hold in memory."""
         return self._gram.room
 
     def diag(self) -> FloatArray:

@@ -35,7 +35,7 @@ MAX_TIGHTENINGS = 3
 """How often a convex problem is solved again, each time to a tenth of the tolerance, if its solution has not lowered J."""
 
 MAX_CERTIFYING = 9
-"""The same limit if the gap is above the tolerance of J."""
+"""Largest number of such repeated solves if the gap is above the tolerance of J."""
 
 LABELLED_DISTANCE = 1e9  # Added to the distances of labelled points from their kinks, so that all unlabelled points come before them.
 MIN_D = 2.0  # Least relaxation D, the thesis' choice.
@@ -74,7 +74,7 @@ class SearchState:
     * ``product``: K beta, of the same length.
     * ``bias``: b of f = K beta + b.
     * ``labels``, ``(n,)``: the labels, and the assignment of the unlabelled rows.
-    * ``objective``: J / lambda at f. It is infinite before the first convex problem of a start whose assignment does not follow from its f.
+    * ``objective``: J / lambda at f. Before the first convex problem, the objective is infinite if the assignment does not follow from f.
     * ``gap``, ``violation``: of the last convex problem; the gap is measured like J / lambda, the violation like f.
     * ``solves``, ``steps``, ``flips``: the number of convex problems, of solver steps, and of unlabelled rows that changed their piece in
       the last problem.
@@ -108,8 +108,8 @@ class SearchSettings:
     * ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions) or ``"cccp"`` (the thesis' Algorithm 3).
     * ``tol``: a search ends when J decreases by less than ``tol`` relative to lambda + J.
     * ``max_iter``: the largest number of convex problems.
-    * ``inner_tol``: the tolerance on f of the convex problems. If ``tol`` is below a tenth of it, the last convex problem is solved
-      further, until its gap is below ``tol`` relative to lambda + J.
+    * ``inner_tol``: the tolerance on f of the convex problems. If ``tol`` is below a tenth of ``inner_tol``, the last convex problem is
+      solved further, until its gap is below ``tol`` relative to lambda + J.
     * ``unit``: 1 / lambda.
     * ``D``: the relaxation of ``"cccp"``, at least 1 + eps; by default the smallest value that its definition allows, and at least 2.
     """
@@ -185,7 +185,8 @@ def _start_point(
 
 
 def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArray) -> FloatArray:
-    """Return the variables clipped to the box. The variables nearest to their kink are then moved to its end until the sum is right.
+    """Return the variables clipped to the box and moved to the required sum: those nearest to their kink move first, to the end of their
+    box.
 
     This changes few rows; a shift would change all of them.
     """
@@ -233,10 +234,10 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
 
 
 def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
-    """Return the model after one more convex problem; J never rises.
+    """Return the model after one more convex problem; J never increases.
 
     A solution within the tolerance may raise J if there is almost nothing to gain, and the last problem's gap may be too large. The problem
-    is then solved to smaller tolerances. If J still does not fall, the model is kept and its search ends.
+    is then solved to smaller tolerances. If J still does not decrease, the model is not changed and its search ends.
     """
     ended, warm, fell = replace(machine, solves=machine.solves + 1, flips=0, stop="tol"), machine, False
     for convex, bounds in _convex_problems(points, machine, search):

@@ -1,12 +1,12 @@
 """A second-order model of J in the kernel weights, and its minimiser over an elastic-net set.
 
 J(theta) = max over beta of c'beta - sum_i e_i |beta_i| - 1/2 beta'(K_theta + diag(ridge)) beta has the gradient -1/2 s, where s_q =
-beta'K_q beta. As long as the set F of free variables (strictly inside their interval) does not change, its Hessian is
+beta'K_q beta. As long as the set F of free variables (strictly inside their interval) does not change, the Hessian of J is
 
     H = U_F' P U_F,   U_F = ((K_q beta)_F)_q,   P = A - A 1 1'A / (1'A 1),   A = (K_theta + diag(ridge))_FF^-1,
 
 and P = A without an equality (source: Chapelle and Rakotomamonjy, "Second Order Optimization of Kernel Parameters", NIPS workshop on kernel
-learning, 2008). With the Cholesky factor L of the matrix it is R'R, R = (I - z z'/z'z) L^-1 U_F, z = L^-1 1.
+learning, 2008). With the Cholesky factor L of (K_theta + diag(ridge))_FF the Hessian is R'R, R = (I - z z'/z'z) L^-1 U_F, z = L^-1 1.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MAX_STEPS = 2_000
 STEPS_PER_CHECK = 5  # Greatest number of steps of the minimisation, and steps between two checks of its gap.
 
 OPERATIONS_PER_ENTRY, MACHINE_COST = 4.0, 64
-"""Cost model: a second-order model may take this many operations per entry that a pass reads; one SVM costs as much as MACHINE_COST
-kernels.
+"""Cost model: a second-order model may take this many operations per entry that a pass reads; fitting one SVM costs as much as a pass
+over MACHINE_COST kernels.
 """
 
 
@@ -39,7 +39,7 @@ def free_rows(problem: DualProblem, beta: FloatArray) -> IntArray:
 
 
 def is_model_cheaper(n: int, free: int, kernels: int) -> bool:
-    """Return whether factorising and multiplying for a model costs less than the passes it saves."""
+    """Return whether building the second-order model costs less than the passes that the model saves."""
     return free**3 / 3 + free**2 * kernels + 2.0 * free * kernels**2 <= OPERATIONS_PER_ENTRY * (kernels + MACHINE_COST) * float(n) ** 2
 
 

@@ -1,8 +1,8 @@
 """Branch and bound over all groups of tasks: the groups with the largest ``M_w / d_w^2``, and a bound of all others.
 
-``M_w = (sum_j m_wj^P)^(1/P)``, P = p / (2 (p - 1)) >= 1. Its square root is a norm of the vectors of the tasks in w. Adding r tasks
-therefore adds at most the r largest roots of single tasks; removing tasks from a group is bounded in the same way. This leaves some
-thousands of the 2^42 groups of 42 tasks (docs/theory/latent_task_mkl.md).
+``M_w = (sum_j m_wj^P)^(1/P)``, P = p / (2 (p - 1)) >= 1. Its square root is a norm of the vectors of the tasks in w. Adding r tasks to a
+group therefore increases this root by at most the sum of the r largest roots of single tasks; the effect of removing tasks is bounded in
+the same way. With these bounds, some thousands of the 2^42 groups of 42 tasks are visited (docs/theory/latent_task_mkl.md).
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ WORD_BITS = 64  # Bits of a word of a key.
 class TaskLattice:
     """The groups of ``n_tasks`` tasks T, ordered by inclusion; ``a`` > 0 is the penalty of one step away from the sources.
 
-    In the inverse lattice the group of all tasks is the source, and steps remove tasks. A key holds the marks of a group as bits of 64-bit
-    words, ``(n_words,)``, as stored in a :class:`gramplane.kernels.graphs.hulls.NodeSet`.
+    In the inverse lattice the group of all tasks is the source, and steps remove tasks. The marked tasks of a group are its tasks or, in
+    the inverse lattice, the tasks it lacks. A key stores the marked tasks as bits of 64-bit words, ``(n_words,)``, as stored in a
+    :class:`gramplane.kernels.graphs.hulls.NodeSet`.
     """
 
     n_tasks: int
@@ -50,11 +51,11 @@ class TaskLattice:
 
     @property
     def deepest(self) -> int:
-        """Largest number of marks of a group."""
+        """Largest number of marked tasks of a group."""
         return self.n_tasks - 1 if self.inverted else self.n_tasks
 
     def marks(self, groups: Groups) -> Groups:
-        """Return the marked tasks of each group: its tasks or, in the inverse lattice, all others. The function is its own inverse."""
+        """Return the marked tasks of each group: its tasks or, in the inverse lattice, all other tasks. The function is its own inverse."""
         return ~groups if self.inverted else groups
 
     def keys(self, groups: Groups) -> Words:
@@ -73,20 +74,20 @@ class TaskLattice:
         return self.keys(np.ones((1, self.n_tasks), bool) if self.inverted else np.eye(self.n_tasks, dtype=bool))
 
     def depths(self, groups: Groups) -> IntArray:
-        """Return the number of marks of groups."""
+        """Return the number of marked tasks of each group."""
         return self.marks(groups).sum(axis=1)
 
     def penalties(self, keys: Words) -> FloatArray:
-        """Return ``d_w`` of keys."""
+        """Return the penalties ``d_w`` of groups given by their keys."""
         return np.power(float(self.a), self.depths(self.groups(keys)).astype(np.float64))
 
     def parents(self, key: Words) -> Words:
-        """Return the keys with one bit cleared (one task fewer), ``(r, n_words)``. A single task has no parents."""
+        """Return the keys with one bit cleared (one marked task fewer), ``(r, n_words)``. A single task has no parents."""
         bits = self._bits()[self.marks(self.groups(key[None]))[0]]
         return key ^ bits if self.inverted or len(bits) > 1 else np.zeros((0, self.width), np.uint64)
 
     def frontier(self, hull: Words) -> Words:
-        """Return the sources outside of a hull, ascending: keys that are not in it but whose parents all are."""
+        """Return the sources outside of a hull, ascending: keys that are not in the hull but whose parents all are."""
         marks, bits = self.marks(self.groups(hull)), self._bits()
         grown = [hull[~marks[:, t]] | bits[t] for t in range(self.n_tasks)]
         keys, times = np.unique(np.concatenate([*grown, hull]), axis=0, return_counts=True)
@@ -181,8 +182,9 @@ def search_groups(
 ) -> GroupSearch:  # fmt: skip
     """Return the groups with the largest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``.
 
-    ``mu`` is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once there are ``max_groups`` groups, the smallest of
-    their values becomes the threshold. Groups have at most ``max_depth`` tasks (in the inverse lattice, they leave out at most that many).
+    ``mu`` is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once ``max_groups`` groups have been found, the
+    smallest of their values becomes the threshold. Groups have at most ``max_depth`` tasks (in the inverse lattice, they leave out at most
+    that many).
     """
     inner = p / (2.0 * (p - 1.0))
     tasks = lattice.n_tasks
@@ -216,8 +218,8 @@ def _branch_and_bound(
     forms: FloatArray, roots: FloatArray, shared: float, inner: float, a: float, inverted: bool, deepest: int, n_marks: int,
     threshold: float, max_visits: int, values: FloatArray, marks: NDArray[np.uint8],
 ) -> tuple[int, int, float, bool]:  # fmt: skip
-    """Search depth first over sets of marks in ascending order. Row l of the stacks belongs to the set of l marks: its forms and its tasks'
-    columns.
+    """Search depth first over sets of marked tasks in ascending order. Row l of the stacks belongs to the set of l marked tasks: its
+    forms and the columns of its tasks.
     """
     k, tasks = forms.shape[0], forms.shape[1]
     sign = -1.0 if inverted else 1.0
@@ -286,7 +288,7 @@ def _branch_and_bound(
 
 @compiled(deferred=True)
 def _bound_extensions(root: float, root_sums: FloatArray, scale: FloatArray, first: int, depth: int, n_marks: int) -> float:
-    """Return an upper bound for a set with the given root after adding further marks, from ``first`` on."""
+    """Return an upper bound for a set with the given root after marking further tasks, from ``first`` on."""
     best = 0.0
     for r in range(1, min(n_marks - depth, root_sums.size - 1 - first) + 1):
         greatest = root + root_sums[first + r] - root_sums[first]

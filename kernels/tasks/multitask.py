@@ -7,9 +7,10 @@ With ``f_t^j`` the part of task t in the space of kernel j, ``q`` in [1, 2] and 
     \min_{f, b} \; \tfrac12 \Big( \sum_j \big( \sum_t \|f_t^j\|^p \big)^{q/p} \Big)^{2/q} + \sum_{t, i} C_{ti} V(F_t(x_{ti}), y_{ti}),
     \qquad F_t = \sum_j \langle f_t^j, \phi^j \rangle + b_t,
 
-is a min-max problem over models with the kernels ``sum_j (gamma_j / lambda_jt) K_t^j``, one model per task. It is the minimum over gamma in
-the unit ball of the norm ``qhat = q / (2 - q)`` of the maximum over lambda_j in that of ``phat = p / (p - 2)``. With ``M_jt = beta_t' K_t^j
-beta_t`` the best lambda and gamma for given coefficients are powers of M, and the dual value of any feasible beta is
+is a min-max problem over models with the kernels ``sum_j (gamma_j / lambda_jt) K_t^j``, one model per task. Its value is the minimum over
+gamma in the unit ball of the ``qhat``-norm of the maximum over lambda_j in the unit ball of the ``phat``-norm, with ``qhat = q / (2 - q)``
+and ``phat = p / (p - 2)``. With ``M_jt = beta_t' K_t^j beta_t`` the best lambda and gamma for given coefficients are powers of M, and the
+dual value of any feasible beta is
 
 .. math::
 
@@ -33,8 +34,8 @@ EXPONENT_RANGE = (0.25, 8.0)  # Range of the exponents of a closed-form step.
 MIN_STRENGTH_SHARE = 1e-3  # A strength counts at least this share of the mean: a kernel without weight may come back.
 GOLDEN, MAX_SECTIONS = 0.5 * (5**0.5 - 1.0), 9  # Times the way between two dual points is cut to this share, to a hundredth in all.
 LEVEL_SLOPE_SHARE = 1e-12
-"""Slope of the loss in the bias, relative to the sum of costs, below which it counts as zero; the midpoint of the interval is
-then taken.
+"""Slope of the loss in the bias, relative to the sum of costs, below which the slope counts as zero. The bias is then the midpoint of
+the interval with slope zero.
 """
 
 
@@ -65,9 +66,9 @@ def squared_norm(forms: FloatArray, weights: FloatArray, p: float, q: float) -> 
 def task_shares(forms: FloatArray, p: float, slack: float = 0.0) -> FloatArray:
     """Return the best lambda ``(k, T)`` for the forms, with ``sum_t lambda_jt^phat = 1``; ones for p = 2 (equation 3.10 of the thesis).
 
-    A kernel that no task uses has equal shares. For other kernels each share has a floor, relative to the largest share, at which all T
-    floors together add ``slack`` to the sum, and thus at most that much to the squared norm. The floor keeps the weights ``1 / lambda``
-    small and lets a task use the kernel again later.
+    A kernel that no task uses has equal shares. For other kernels each share has a floor, relative to the largest share. The floor is such
+    that all T floors together add ``slack`` to the sum, and thus at most ``slack`` to the squared norm. The floor keeps the weights
+    ``1 / lambda`` small and lets a task use the kernel again later.
     """
     if p == 2:
         return np.ones_like(forms)
@@ -117,8 +118,8 @@ def damped_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray
     """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised.
 
     At the optimum c is equal where gamma > 0, and smaller elsewhere. The exponent 1/2 gives the minimiser for fixed parts of the model. The
-    exponent of a kernel grows while the kernel stays on its side of the mean and shrinks when it changes sides, so that useless kernels
-    reach zero in few steps.
+    exponent of a kernel grows while c_j stays on one side of the mean and shrinks when c_j changes sides, so that useless kernels reach
+    zero in few steps.
     """
     mean = float(weights @ strengths)
     if not mean > 0.0:

@@ -49,7 +49,7 @@ def even_coupling(k: int, n_tasks: int, q: float) -> FloatArray:
 
 
 def coupling_size(coupling: FloatArray, q: float) -> float:
-    """Return the norm q / (2 - q) of the traces of D, which is 1 on the boundary of the feasible set."""
+    """Return the q / (2 - q)-norm of the traces of D; it is 1 on the boundary of the feasible set."""
     return float(power_norm(np.trace(coupling, axis1=1, axis2=2), np.inf if q == 2 else q / (2.0 - q)))
 
 
@@ -148,14 +148,16 @@ def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, q: flo
 
 
 def coupling_norm(forms: FloatArray, q: float) -> float:
-    """Return max over D of ``sum_j <D_j, A_j>``, which is the norm q / (2 (q - 1)) of the largest eigenvalues of A."""
+    """Return max over D of ``sum_j <D_j, A_j>``, which is the q / (2 (q - 1))-norm of the largest eigenvalues of the A_j."""
     return dual_norm(np.maximum(np.linalg.eigvalsh(forms)[:, -1], 0.0), q)
 
 
 def subspace_bounds(
     problem: DualProblem, beta: FloatArray, decision: FloatArray, forms: FloatArray, coupling: FloatArray, q: float
 ) -> SubspaceBounds:
-    """Return primal and dual value of the model at a coupling, from its values ``(n,)`` without biases; its groups are the tasks."""
+    """Return primal and dual value of the model at a coupling, from its decision values ``(n,)`` without biases. The groups of the
+    problem are the tasks.
+    """
     primal, biases = machine_value(problem, decision, float(power_norm(nuclear_norms(coupling, forms), q)))
     return SubspaceBounds(primal, dual_value(problem, beta, forms, q), biases)
 
@@ -201,14 +203,16 @@ class Half:
 
 
 class Squares:
-    """One square of numbers per task, over its pairs of rows. The squares are stored one after the other as the state of mirror descent."""
+    """One square matrix per task, with an entry for each pair of its rows. The matrices are stored one after the other, as the state of
+    mirror descent.
+    """
 
     def __init__(self, codes: IntArray) -> None:
         self.rows = [np.flatnonzero(codes == t) for t in range(int(codes.max()) + 1)]
 
     @property
     def size(self) -> int:
-        """Number of entries of all squares."""
+        """Number of entries of all square matrices."""
         return sum(len(rows) ** 2 for rows in self.rows)
 
     def outer(self, beta: FloatArray) -> FloatArray:
@@ -216,7 +220,7 @@ class Squares:
         return np.concatenate([np.outer(beta[rows], beta[rows]).ravel() for rows in self.rows])
 
     def around(self, F: FloatArray, squares: FloatArray) -> FloatArray:
-        """Return ``F' S F``, ``(r, r)``, where S has the squares on its diagonal."""
+        """Return ``F' S F``, ``(r, r)``, where S is block diagonal with the square matrices as blocks."""
         product, at = np.empty_like(F), 0
         for rows in self.rows:
             m = len(rows)

@@ -8,8 +8,8 @@ The dual of :mod:`gramplane.kernels.tasks.shared_subspace` in signed coefficient
     \quad\text{with}\quad S_j = g_j I - A_j(\beta) \succeq 0, \quad lo \le \beta \le hi, \quad \sum_{i \in t} \beta_i = 0,
 
 is convex, because :math:`A_j(\beta)` is quadratic in beta. Its multipliers are the biases and halves :math:`X_j = D_j / 2` of the
-couplings. On the central path ``X_j S_j = mu I``, and the multiplier of each end of the box is mu divided by the distance to it. Newton
-steps towards smaller mu follow the path. Eliminating X leaves one system with as many equations as rows, with the matrix
+couplings. On the central path ``X_j S_j = mu I``, and the multiplier of each end of the box is mu divided by the distance to this end.
+Newton steps towards smaller mu follow the path. Eliminating X leaves one system with as many equations as rows, with the matrix
 
 .. math::
 
@@ -46,8 +46,8 @@ MAX_EDGE_SHARE = 0.9  # Share of the way to the edge of the cone that a step may
 STEP_FACTOR = 0.85  # Factor of a step that leaves the cone.
 MIN_STEP = 1e-6  # Steps below this are not taken.
 START_MARGINS = 0.1, 0.3
-"""The start keeps this distance from the ends of the box, as a share of the box's midpoint, or of the mean coefficient if the latter is
-smaller.
+"""Distances of the starting point from the ends of the box: as a share of the midpoint of the box, and as a share of the mean
+coefficient. The smaller distance is used.
 """
 
 FIRST_LIFT = 1e-13  # Share of its diagonal that is added to the matrix; ten times more each time that it has no factor.
@@ -109,7 +109,9 @@ class _Move(NamedTuple):
 
 
 class Parts:
-    """Coefficients as variables between two ends with a linear value. With a kink there is one part per sign; an empty box has no part."""
+    """Coefficients as variables (parts) between two ends, with a linear objective. A coefficient with a kink has one part per sign; a
+    coefficient with an empty box has none.
+    """
 
     def __init__(self, problem: DualProblem) -> None:
         self.used = movable(problem)
@@ -237,7 +239,9 @@ class InteriorPath:
         return levels[:, None, None] * np.eye(self.T) - forms
 
     def _length(self, point: InteriorPoint, slack: FloatArray, move: _Move) -> float:
-        """Return a step length that stays in the interior. The box gives its limit directly; the curved cones need trials."""
+        """Return a step length that stays in the interior. The limit of the box is computed; the limits of the curved cones are found
+        by trial.
+        """
         low, high = self.parts.has_low, self.parts.has_high
         values = self.parts.over(point.parts)[low], self.parts.under(point.parts)[high], point.below[low], point.above[high]
         moves = move.parts[low], -move.parts[high], move.below[low], move.above[high]
@@ -376,7 +380,7 @@ class _NewtonSystem:
 
 
 def _factorise(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return a Cholesky factor. If round-off prevents it, return the factor of a slightly shifted matrix."""
+    """Return a Cholesky factor. If round-off makes this impossible, return the factor of a slightly shifted matrix."""
     diagonal, lift = matrix.diagonal().copy(), FIRST_LIFT
     while True:
         matrix[np.diag_indices(len(matrix))] = (1.0 + lift) * diagonal

@@ -32,7 +32,7 @@ LINEAR_PROGRAM_METHODS = (
     ("highs", {}),
     ("highs-ipm", {}),
 )
-"""Methods and options, tried in turn; the first may fail if all cuts meet in one point."""
+"""Linear programming methods with their options, tried in turn; the first may fail if all cuts meet in one point."""
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ def project_on_level(
 ) -> LevelPoint:
     """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta where every cut is at most ``level``.
 
-    L-BFGS-B maximises the dual over the cut multipliers, from ``warm`` padded with zeros for new cuts, with rows scaled to unit length. If
-    its tolerance leaves cuts above the level, a step towards a point below it (``inside``, or that of :func:`lower_bound`) brings the
-    result into both sets. Raises ValueError if no point of Theta is below the level.
+    L-BFGS-B maximises the dual over the cut multipliers, with rows scaled to unit length. It starts at ``warm``, padded with zeros for new
+    cuts. If its tolerance leaves cuts above the level, a step towards a point below the level (``inside``, or the point of
+    :func:`lower_bound`) brings the result into both sets. Raises ValueError if no point of Theta is below the level.
     """
     t = len(cuts.c)
     start = np.zeros(t) if warm is None else _with_later_cuts(warm, t, signed=False)

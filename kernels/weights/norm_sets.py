@@ -1,6 +1,6 @@
 """Sets of non-negative kernel weights bounded by a norm, and the cone of all non-negative weights.
 
-Maximisers of a linear function have closed forms. Projections are exact (elastic net) or a one-dimensional root (p-norm).
+Maximisers of a linear function have closed forms. Projections have a closed form (elastic net) or need a one-dimensional root (p-norm).
 """
 
 from __future__ import annotations

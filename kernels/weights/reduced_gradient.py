@@ -43,7 +43,8 @@ Evaluate = Callable[[FloatArray, EvaluatedT], EvaluatedT]
 def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
     """Return the descent direction of the reduced gradient for ``slopes`` at a point of the simplex.
 
-    Each entry is the difference to the slope of the largest weight; entries that would leave the simplex are zero.
+    Each entry is the slope of the largest weight minus the slope of the entry, or zero where the step would leave the simplex. The entry of
+    the largest weight is minus the sum of the others.
     """
     pivot = int(np.argmax(weights))
     direction = slopes[pivot] - slopes
@@ -60,7 +61,9 @@ def longest_step(weights: FloatArray, direction: FloatArray) -> float:
 
 
 def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
-    """Return the direction without the entries that would leave the simplex; the largest weight balances their sum."""
+    """Return the direction with zeros for the entries that would leave the simplex. The entry of the largest weight is minus the sum of
+    the others.
+    """
     allowed, pivot = np.where(weights > 0, direction, np.maximum(direction, 0.0)), np.argmax(weights)
     # Never what is left of its own entry: an entry far below it would be lost, and nothing would fall.
     allowed[pivot] = 0.0
@@ -73,8 +76,8 @@ def reduced_step(at: EvaluatedT, evaluate: Evaluate[EvaluatedT], *, flat: float 
 
     ``evaluate`` maps weights and the last evaluated point (for warm starts) to J. Weights may differ from zero and from sum one by
     round-off; ``evaluate`` decides which weights are zero and returns the weights it used. A line search ends when J's derivative has
-    fallen to the share ``flat`` of its initial value. The result is never above the start by more than round-off. If no direction descends,
-    the start is returned.
+    fallen to the share ``flat`` of its initial value. J at the result exceeds J at the start by at most round-off. If no direction
+    descends, the start is returned.
     """
     direction = reduced_gradient(at.weights, at.slopes)
     while direction.any():

@@ -8,8 +8,8 @@ With points x_i, inner products P, squared distances M, kernels K = sum_t mu_t K
         + \gamma_2 |B_i| \Big] .
 
 For fixed bases J is a quadratic function of mu, :func:`weight_terms`. For fixed weights each point is a separate problem, which
-:func:`greedy_bases` solves greedily (source: Zhuang, thesis, 2011, chapter 5; the factors of its (5.4) and (5.6) are corrected here, and a
-point is never its own basis).
+:func:`greedy_bases` solves greedily (source: Zhuang, thesis, 2011, chapter 5; the factors in equations (5.4) and (5.6) of the thesis are
+corrected here, and a point is never its own basis).
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def rebuilt_products(values: FloatArray, between: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class SimplexSolution:
-    """A minimiser of 1/2 mu'W mu + u'mu over the simplex. The gap, <gradient, mu> minus the smallest gradient entry, bounds how far its
-    value is from the optimum.
+    """A minimiser of 1/2 mu'W mu + u'mu over the simplex. The gap, <gradient, mu> minus the smallest gradient entry, bounds how far the
+    objective at this point is from the optimum.
     """
 
     weights: FloatArray

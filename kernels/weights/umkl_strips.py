@@ -124,7 +124,7 @@ class BaseProducts(NamedTuple):
 
 
 def base_places(points: int, bases: int) -> IntArray:
-    """Return the position of each point's bases in their list, ``(points, B)``."""
+    """Return the positions, ``(points, B)``, of each point's bases in the list of all bases, point by point."""
     return np.arange(bases).reshape(points, -1)
 
 
@@ -167,7 +167,9 @@ class Largest(NamedTuple):
 
 
 def solve_code(square: FloatArray, penalty: float) -> FloatArray:
-    """Return the code ``(a,)`` of the first of some points by the other points; ``square`` ``(a + 1, a + 1)`` is their part of Q."""
+    """Return the code ``(a,)`` of the first of a + 1 points by the other a points; ``square`` ``(a + 1, a + 1)`` holds the entries of Q
+    between these points.
+    """
     d, products = np.empty(len(square)), np.empty(len(square))
     code_point(np.ascontiguousarray(square), 0, float(penalty), d, products)
     return d[1:]

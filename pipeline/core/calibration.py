@@ -134,7 +134,9 @@ def calibrate(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = None
 
 
 def fold_values(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = None) -> np.ndarray:
-    """Return decision values ``(n_machines, n_labelled)``: for each row those of the fit that left it out, 0 for rows in no fold."""
+    """Return decision values ``(n_machines, n_labelled)``: for each row the values of the fit that left it out, and 0 for rows in no
+    fold.
+    """
     quiet, values = replace(ctx, emit=ignore), np.zeros((0, 0))
     for number, (indices, ready) in enumerate(fold_runs(fit, quiet, folds)):
         found = _finished(fit, ready, quiet, None if place is None else place / f"fit-{number}")
@@ -165,7 +167,7 @@ def _finished(fit: Fit, ready: Problem, ctx: RunContext, place: Path | None) -> 
 
 
 def fold_plan(fit: Fit, ctx: RunContext, folds: Folds) -> dict[str, Any]:
-    """Return the plan of the first calibration fit. If the folds share passes, it covers all of them."""
+    """Return the plan of the first calibration fit. If the folds share passes, this plan covers all folds."""
     return next(fold_runs(fit, ctx, folds))[1].plan
 
 

@@ -27,7 +27,7 @@ GAPS = ("gap", "outer_gap")  # gaps of a summary that certify its objective
 
 
 def placed(inputs: Any, resources: Resources) -> Any:
-    """Return inputs whose rows are where the passes read them. On a cluster, arrays are first written to a temporary store."""
+    """Return inputs whose data the passes can read. On a cluster, arrays are first written to a temporary store."""
     if not isinstance(inputs.data, MemoryBlocks):
         return inputs
     return inputs.over(getattr(resources, "data", inputs.data))

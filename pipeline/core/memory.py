@@ -98,7 +98,7 @@ def tight_worker_notes(config: ClusterConfig, step: int) -> list[str]:
 
 
 def process_plan(driver: int, step: int, data: Any, limit: int, kind: str, grams: int = 0) -> dict[str, int]:
-    """Return the memory figures of the driver's process for a plan: its peak bytes, without loaded code and ``OVERHEAD``.
+    """Return the entry ``process_bytes`` of a plan: the peak memory of the driver's process, without loaded code and ``OVERHEAD``.
 
     ``driver``: bytes of the driver's items. ``step``: bytes of one step of a pass. ``data``: input data. ``limit``: bytes that the driver
     may hold. ``kind``: kind of cluster; with ``"sync"``, tasks run in this process. ``grams``: bytes of the Gram store blocks that are

@@ -112,10 +112,11 @@ class Method(ABC, Generic[C, P, S, M]):
         return inputs.without(held_out)
 
     def shared_fits(self, configs: Sequence[C], inputs: Any, masks: Sequence[np.ndarray], resources: Resources) -> P | None:
-        """Return one problem that combines fits with each config, on all rows and without the rows of each mask, if they can share passes.
+        """Return one problem that combines several fits if they can share passes: for each config, fits on all rows and without the rows of
+        each mask.
 
-        Returns ``None`` if they cannot, for example if fits with other parameters start better from one another. Raises MemoryBoundExceeded
-        if the combined problem exceeds the memory limit.
+        Returns ``None`` if they cannot, for example because fits with other parameters save more by warm starts from one another. Raises
+        MemoryBoundExceeded if the combined problem exceeds the memory limit.
         """
         return None
 
@@ -130,15 +131,15 @@ class Method(ABC, Generic[C, P, S, M]):
         return fresh
 
     def path_values(self, problem: P, state: S, resources: Resources) -> Iterator[PathValues]:
-        """Yield the decision values of all labelled rows at each point of the path, with the parameters that would end a fit there.
+        """Yield the decision values of all labelled rows at each point of the path, with the parameters that make a fit end at this point.
 
         A method without a path yields the final point only.
         """
         yield PathValues({}, self.decision_values(problem, state, resources), partial(self.selected, problem, state, resources))
 
     def selected(self, problem: P, state: S, resources: Resources) -> Sequence[float]:
-        """Return the number of selected features, groups, kernels or rules of each fit; 0 if its figures have neither ``n_selected`` nor
-        ``n_kernels``.
+        """Return the number of selected features, groups, kernels or rules of each fit; 0 if the figures of the fit have neither
+        ``n_selected`` nor ``n_kernels``.
         """
         figures = self.result(problem, state, resources).figures
         return [figures.get("n_selected", figures.get("n_kernels", 0))]

@@ -49,7 +49,7 @@ class JointProblem:
 
     @property
     def items(self) -> list[Item]:
-        """Memory items of the driver: all items of the first problem, and the unshared items of the others."""
+        """Memory items of the driver: shared items count once, other items once per problem."""
         first, count = self.parts[0], len(self.parts)
         shared = first.settings.items(self.inputs.data.n_rows, len(first.specs), first.planned.driver_memory)
         return [item if item in shared else (item[0], count * item[1]) for item in Memory.planned(first.plan).items]
@@ -63,8 +63,8 @@ class JointProblem:
 class OneVsRest(Method[Any, Any, Any, TaskModel]):
     """A ``single`` method extended to any number of classes. Binary and numeric targets go to ``single`` unchanged.
 
-    The single method makes the problem of one class with ``machine``. Its ``joint_state`` names the record of the combined states, and
-    its ``finished`` lists the stop reasons that mean convergence.
+    ``single.problem`` with the argument ``machine`` makes the problem of one class. ``single.joint_state`` names the record of the combined
+    states, and ``single.finished`` lists the stop reasons that mean convergence.
     """
 
     def __init__(self, single: Any) -> None:

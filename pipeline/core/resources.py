@@ -36,7 +36,7 @@ def hush(message: str) -> None:
 
 
 def warn_once(emit: Emit) -> Emit:
-    """Return a sink that drops repeated warnings. Some are known before work starts and are found again with the result."""
+    """Return a sink that drops repeated warnings. Some warnings are emitted both before work starts and with the result."""
     told: set[object] = set()
 
     def pass_on(event: Mapping[str, object]) -> None:
@@ -50,7 +50,7 @@ def warn_once(emit: Emit) -> Emit:
 
 
 def once(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that drops repeated lines."""
+    """Return a function that passes each distinct message to ``tell`` only once."""
     told: set[str] = set()
 
     def tell_once(message: str) -> None:
@@ -62,13 +62,13 @@ def once(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def refuse(message: str) -> None:
-    """Raise an error about a doubtful parameter, whose name is the first word of ``message``."""
+    """Raise ValueError for a doubtful parameter. ``message`` begins with the parameter's name."""
     raise ValueError(f"{message} (--set {message.partition('=')[0]}=NUMBER)")
 
 
 @dataclass
 class Tally:
-    """Counts of the passes of a run so far: tasks, bytes, retries."""
+    """Totals over the passes of a run so far: tasks, bytes of the blocks read, and retries."""
 
     # tasks, bytes, retries: chunk steps planned, bytes of the blocks they name, and repeated attempts
     tasks: int = 0
@@ -87,7 +87,7 @@ class Tally:
         self.mixture = event.get("mixture", self.mixture)
 
     def notes(self) -> dict[str, str]:
-        """Return notes that a summary shows besides its figures."""
+        """Return the notes that a summary shows in addition to its numbers."""
         return {name: text for name, text in (("mixture", self.mixture), ("moved", self.moved)) if text}
 
     def figures(self) -> dict[str, int]:
@@ -127,7 +127,7 @@ class Resources:
         return self.driver_memory if self.limit is None else self.limit
 
     def run_pass(self, work: Plan[Any]) -> Any:
-        """Run a planned pass and count its work. Each of its steps has one BLAS thread, wherever it runs."""
+        """Run a planned pass and count its work. Every step uses one BLAS thread, in this process and on workers."""
         self.tally.add(work)
         if self.executor.kind == "sync":
             with one_thread():
@@ -140,8 +140,8 @@ class Resources:
         return self.executor.run(replace(work, program=program))
 
     def share(self, name: str, array: np.ndarray, tasks: int = 1) -> Shared:
-        """Return ``array`` itself, or a reference to a file in the run directory if sending it with ``tasks`` remote tasks would be too
-        much.
+        """Return ``array`` itself, or a reference to a file in the run directory if the array is too large to send with each of ``tasks``
+        tasks.
 
         Tasks call :func:`resolve` to get the array from either.
         """
@@ -168,5 +168,5 @@ class RunContext(Resources):
 
 
 def resolve(shared: Shared) -> np.ndarray:
-    """Return the array behind a value of :meth:`Resources.share`. Workers cache the newest array."""
+    """Return the array behind a value of :meth:`Resources.share`. Workers cache the array that they loaded last."""
     return shared if isinstance(shared, np.ndarray) else shared.load()

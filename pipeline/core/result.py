@@ -30,7 +30,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Step(Generic[S]):
-    """One step: the new state, and the figures to show for it."""
+    """One step: the new state, and the metrics of the step for display and history."""
 
     state: S
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Step(Generic[S]):
 
 @dataclass(frozen=True)
 class Outcome(Generic[S]):
-    """The end of an iteration: last state, history, and the iteration it resumed from (``None`` if it did not)."""
+    """The end of a fit's loop: the last state, the history, and the iteration at which the fit resumed (``None`` if it did not resume)."""
 
     state: S
     history: tuple[Mapping[str, Any], ...]
@@ -46,7 +46,7 @@ class Outcome(Generic[S]):
 
 
 def ended_early(config: Any, reason: str = "max_iter={0.max_iter}") -> str:
-    """Return the warning that a fit stopped before it reached its tolerance. In ``reason``, ``{0}`` stands for the parameters."""
+    """Return the warning that a fit stopped before it reached its tolerance. ``{0}`` in ``reason`` is replaced by ``config``."""
     return f"{reason.format(config)} ended the fit before tol={config.tol:g} was reached"
 
 
@@ -68,13 +68,13 @@ class Result(Generic[M]):
 
     @classmethod
     def bounded(cls, model: Any, stop: str | None, certified_over: str, figures: Mapping[str, Any], **more: Any) -> Result[Any]:
-        """Return the result of a model whose figures hold a lower and an upper bound of the optimum."""
+        """Return the result of a model that stores a lower and an upper bound of the optimum in its ``figures``."""
         upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
         known = {"lower_bound": lower, "upper_bound": upper, **figures}
         return cls(model, stop, objective=upper, gap=upper - lower, certified_over=certified_over, figures=known, **more)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Figures of the finished fit, ready for JSON."""
+        """Summary of the finished fit, ready for JSON."""
         certificate = {"objective": self.objective, "gap": self.gap, "certified_over": self.certified_over or None}
         return {**certificate, **self.figures, "stop": self.stop}

@@ -41,10 +41,10 @@ class Score(NamedTuple):
 
 
 class FoldRuns:
-    """Fits that leave out the rows of some masks.
+    """Fits that each leave out the rows of one mask.
 
-    They form one problem if they can share passes and fit in memory. Otherwise fits over the same kernels share the matrices of the first
-    fit, or the given ones.
+    Fits that can share passes form one problem, or several problems if one would exceed the memory limit. Otherwise every fit is a problem
+    of its own, and fits over the same kernels reuse the matrices of the first of them, or ``grams`` if given.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class FoldRuns:
         self.ctx = replace(ctx, emit=emit, doubt=hush, warn=hush)
 
     def of(self, points: Sequence[int]) -> Iterator[tuple[Fits, Problem]]:
-        """Yield the problems for some parameters, each with the fits that it covers."""
+        """Yield the problems for the given parameter points. Each problem comes with the list of fits that it solves."""
         shared = self.shared(points)
         if shared is not None:
             self.grams = hand_over(self.grams, shared)
@@ -99,7 +99,7 @@ class FoldStore:
     emit: Emit = ignore  # hears of the steps of the fits, and of their scores
 
     def begin(self, fits: Fits, whole: bool = False) -> AbstractContextManager[RunStore]:
-        """Lock and return the folder of a problem. ``whole`` selects the folder of the fit of all rows that it starts from."""
+        """Lock and return the folder of a problem. ``whole`` selects the folder of the fit on all rows from which the problem starts."""
         return RunStore.begin(self._place(fits, whole), {**self.record, "fits": [[self.points[point], fold] for point, fold in fits]})
 
     def _place(self, fits: Fits, whole: bool = False) -> Path:
@@ -113,7 +113,7 @@ class FoldStore:
         return None if found is None else read_scores(found, self.points)
 
     def last_state(self, fits: Fits, kind: type[State]) -> State | None:
-        """Return the final state of a problem; ``None`` if another process computed it and did not store it."""
+        """Return the final state of a problem, or ``None`` if the problem was solved by another process, which does not store states."""
         found = RunStore.open(self._place(fits)).load_checkpoint(kind)
         return None if found is None else found[1]
 
@@ -173,11 +173,11 @@ def fold_scores(
     store: FoldStore | None = None,
     counts: bool = False,
 ) -> Iterator[Score]:
-    """Yield the scores of fits with the parameters of every chain, each without the rows of some of the splits.
+    """Yield the scores of fits, for the parameters of every chain and for each split in ``folds``. A fit leaves out the rows of its split.
 
-    Within a chain, fits start from one another or share passes. Points are numbered through all chains. Results do not depend on which
-    folds are computed together. With a ``store``, finished scores are read from it, and interrupted fits resume. With ``counts``, scores
-    include the number of selected features, groups, kernels or rules.
+    Within a chain, a fit starts from the previous one, or the fits share passes. Points are numbered consecutively over all chains. Results
+    do not depend on which folds are computed together. With a ``store``, finished scores are read from it, and interrupted fits resume.
+    With ``counts``, scores include the number of selected features, groups, kernels or rules.
     """
     configs = [config for chain in chains for config in chain]
 
@@ -201,7 +201,7 @@ def fold_scores(
 def _followed(
     runs: FoldRuns, whole: _WholeFits | None, scored: Callable[[Fits, Iterator[PathValues]], Iterator[Score]], store: FoldStore | None
 ) -> Iterator[Score]:
-    """Yield the scores of fits that follow all chains."""
+    """Run the fits of all chains in order, each from a warm start if there is one, and yield their scores."""
     method = runs.method
     ends: dict[tuple[int, ...], tuple[str, Problem, Callable[[], State | None]]] = {}  # of the last fit on the same rows
     for fits, problem in runs.of(range(len(runs.configs))):
@@ -245,14 +245,14 @@ def _itself(state: State) -> State:
 
 
 class _WholeFits:
-    """Fits of all rows with the first parameters of a path, made once. They serve as warm starts for the folds."""
+    """Fits of all rows with the first parameters of a path. Each is computed once and serves as the warm start of the folds."""
 
     def __init__(self, method: AnyMethod, inputs: Any) -> None:
         self.method, self.inputs = method, inputs
         self._ends: dict[str, tuple[Problem, State]] = {}
 
     def start(self, problem: Problem, ctx: RunContext, fits: Fits, store: FoldStore | None) -> State:
-        """Return the initial state of a fit that leaves out rows, from the fit of all rows. Both share matrices."""
+        """Return the initial state of a fit with held-out rows, taken from the fit of all rows. The two fits share their matrices."""
         apart = problem.config.off_path
         if apart not in self._ends:
             whole = self.method.problem(problem.config, self.inputs, ctx)
@@ -265,7 +265,9 @@ class _WholeFits:
 
 
 def hand_over(grams: object, problem: object) -> object:
-    """Reuse in ``problem`` the matrices ``grams`` of an earlier problem, if there are any. Return those for the next problem."""
+    """Reuse the matrices ``grams`` of an earlier problem in ``problem``, if there are any. Return the matrices for the next problem to
+    reuse.
+    """
     from ..grams.grams import hand_over  # most fits of features have no matrices
 
     return hand_over(grams, problem)

@@ -1,4 +1,4 @@
-"""Estimator, Classifier, Regressor: the common behaviour of all estimators. They fit with the same engine and methods as runs do."""
+"""Estimator, Classifier, Regressor: the common behaviour of all estimators. Estimators and runs use the same engine and methods."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Estimator(BaseEstimator):
 
     @property
     def encoding_(self) -> Any:
-        """Fitted scikit-learn encoders that turn a table into features; columns are matched by name. Only after a fit on a table."""
+        """Fitted scikit-learn encoders that turn a table into features; columns are matched by name. Exists only after a fit on a table."""
         if self._source_columns is None:
             raise AttributeError(f"this {type(self).__name__} has no attribute 'encoding_': it was not fitted on a table")
         return encoder_of(self._source_columns)
@@ -114,7 +114,7 @@ class Estimator(BaseEstimator):
         Parameters
         ----------
         X
-            ``(n_samples, n_features)``; a block store, or its path. It may hold target, weights and groups itself.
+            ``(n_samples, n_features)``; a block store, or its path. A store may contain target, weights and groups.
         y
             ``(n_samples,)`` target.
         sample_weight
@@ -148,7 +148,7 @@ class Estimator(BaseEstimator):
         return Inputs(as_scaled(config or self._config(), data, weight), target, classes, weight)
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
-        """Return the data set of a fit, and the target checked against it."""
+        """Return the data set of a fit, and the target after validation against the data set."""
         # Whether numbers are finite is seen by the look that also tells, when probabilities are asked for, whether rows were changed.
         finite = self._forms.get("ensure_all_finite", False)
         rows, y = self._read(X, y, ensure_all_finite=finite)
@@ -225,12 +225,12 @@ class Estimator(BaseEstimator):
 
     @contextlib.contextmanager
     def _stored(self, X: object, *callbacks: Sink) -> Iterator[tuple[Any, Resources]]:
-        """Yield the data of a store, and the resources for reading data-dependent defaults from it."""
+        """Yield the data of a store, and the resources with which passes over the store run."""
         with fit_context(as_data(X, estimator=self)[0], self._place, fan_out(callbacks, 0), 0) as ctx:
             yield ctx.data, ctx
 
     def _fit(self, inputs: Any, config: Any = None) -> State:
-        """Run the method on inputs, set the fitted attributes and emit its warnings. Returns the final state."""
+        """Run the method on inputs, set the fitted attributes and emit the method's warnings. Returns the final state."""
         config = self._config() if config is None else config
         with self._context(inputs.data) as ctx:
             fitted = fit(self._method, config, inputs, ctx)
@@ -255,7 +255,9 @@ class Estimator(BaseEstimator):
         """Keep parts of a fit that later calls need in addition to its model."""
 
     def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
-        """Return the model with its calibration if that is part of the fit; otherwise keep the data to calibrate it later."""
+        """Return the model, calibrated if the parameters request calibration during the fit. Otherwise keep references to the data for
+        later.
+        """
         vars(self).pop("_late", None)
         if not has_probabilities(self) or known_calibration(fit.method, model):
             return model
@@ -274,7 +276,7 @@ class Estimator(BaseEstimator):
                     setattr(self, name, np.nan * getattr(self, name))
 
     def _warn_unfinished(self, converged: bool, message: str) -> None:
-        """Set ``converged_``; if it is false, warn with a non-empty ``message``."""
+        """Set ``converged_``. If it is False and ``message`` is not empty, emit a ConvergenceWarning."""
         self.converged_ = converged
         if message and not converged:
             warn_user(message, ConvergenceWarning)
@@ -289,7 +291,7 @@ class Estimator(BaseEstimator):
         return self._method.tables(self.model_, None if names is None else [str(name) for name in names])
 
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Set ``history_``: one array per figure, over the iterations."""
+        """Set ``history_``: one array per metric, with one entry per iteration."""
         self.history_ = history_arrays(rows)
 
     def _decide(self, X: object, **rows: Any) -> np.ndarray:
@@ -298,7 +300,7 @@ class Estimator(BaseEstimator):
             return self._values(X, **rows)
 
     def _values(self, X: object) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of any supported form of data."""
+        """Return the decision values ``(n_samples, n_machines)`` for data in any supported form."""
         check_is_fitted(self)
         if is_store(X):
             with self._stored(X) as (data, resources):
@@ -340,7 +342,7 @@ class Estimator(BaseEstimator):
 
 
 class Classifier(ClassifierMixin, Estimator):
-    """Base of classifiers. A subclass that needs more inputs per row than ``X`` redefines the methods and passes these on as ``**rows``."""
+    """Base of classifiers. Subclasses with further inputs per row redefine the methods and pass these inputs on as ``**rows``."""
 
     _is_classifier = True
 
@@ -399,7 +401,7 @@ def predicted_labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def checked_weight(sample_weight: Column, n: int) -> np.ndarray:
-    """Return the weights of n rows. Raises ValueError if their number differs, or if they are negative or not finite."""
+    """Return the weights of n rows. Raises ValueError if there are not n weights, or if a weight is negative or not finite."""
     return _check_sample_weight(in_memory(sample_weight, "sample_weight"), np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)
 
 

@@ -30,9 +30,9 @@ from .inputs import Column, UserRows, method_context
 
 @dataclass(frozen=True)
 class Grid:
-    """A searched parameter and the name of the argument with its values.
+    """A parameter to search, and the name of the argument that contains its values.
 
-    The first grid of an estimator is the path: its values replace the parameter in the signature. Other grids are extra arguments.
+    The first grid of an estimator is the path: its argument replaces the parameter in the signature. Other grids are additional arguments.
     """
 
     name: str
@@ -56,14 +56,14 @@ MACHINE_C = Grid("C", "Cs", span=(0.1, 1e3))
 
 
 class CrossValidated(Estimator):
-    """Base of estimators that choose parameters by cross-validation; a mixin placed before the estimator that is fitted.
+    """Base of estimators that choose parameters by cross-validation. It is a mixin placed before the class of the fitted estimator.
 
     The chosen parameters have the best mean held-out score; all rows are then fitted with them. With few rows, scores are often equal; then
     the point with the least ``mean_margin_loss`` wins. This is the mean of ``max(0, 1 - m)``, where m is the margin of a held-out row's
     true class over the others.
 
-    Held-out rows have weight zero, so nothing is copied. Folds share passes over the data and Gram matrices, and the fits of a fold start
-    from one another. Kernels are normalised over all rows, including held-out ones.
+    Held-out rows have weight zero, so nothing is copied. Folds share passes over the data and Gram matrices. Within a fold, each fit starts
+    from the previous one. Kernels are normalised over all rows, including held-out ones.
     """
 
     _grids: ClassVar[Sequence[Grid]] = ()
@@ -146,8 +146,8 @@ class CrossValidated(Estimator):
         return state
 
     def _search_rows(self) -> tuple[str, list[str], list[Json]]:
-        """Return the name of the path's parameter, the names of all parameters that vary, and a row per point with its parameters, score
-        and whether it was chosen.
+        """Return the name of the path's parameter, the names of all parameters that vary, and one row per point. A row has the parameters,
+        the score, and whether the point was chosen.
         """
         results = self.cv_results_
         named = next(key for key in results if key.startswith("mean_test_")).removeprefix("mean_test_")
@@ -167,7 +167,7 @@ class CrossValidated(Estimator):
     # -- points ----------------------------------------------------------------------------------------------------------------
 
     def _unit(self, start: Start) -> float:
-        """Return the unit of the first parameter's values; it depends on the scale of the target."""
+        """Return the unit of the first grid's default values. Subclasses whose parameter scales with the target override it."""
         return 1.0
 
     def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
@@ -190,7 +190,9 @@ class CrossValidated(Estimator):
         return [[{first: value, **further} for value in values[first]] for further in fixed]
 
     def _values_of(self, grid: Grid, start: Start) -> list[Any] | None:
-        """Return the values of a parameter in path order: the given ones, or default values if their number is given."""
+        """Return the values of a parameter in path order: the values from the argument, or that many default values if the argument is a
+        number.
+        """
         given: UserData = getattr(self, grid.plural)
         if given is None and grid is not self._grids[0]:
             return None
@@ -210,7 +212,9 @@ class CrossValidated(Estimator):
         return plain
 
     def _point_config(self, config: MethodConfig, point: Mapping[str, Any], place: str = "") -> MethodConfig:
-        """Return parameters with those of a point. Raises ValueError, prefixed with ``place``, if a value is out of range."""
+        """Return ``config`` with the parameters of a point. If a value is out of range, raises ValueError with a message that begins with
+        ``place``.
+        """
         try:
             return make_config(type(config), {**config.model_dump(), **point})
         except ValueError as error:
@@ -252,7 +256,9 @@ class CrossValidated(Estimator):
 
     @property
     def _has_several(self) -> bool:
-        """Whether ``scoring`` is a list or a dict. Then columns of ``cv_results_`` carry the scores' names, as in ``GridSearchCV``."""
+        """Whether ``scoring`` is a list or a dict. If so, column names in ``cv_results_`` contain the names of the scores, as in
+        ``GridSearchCV``.
+        """
         return not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring))
 
     def _scored(
@@ -276,7 +282,8 @@ class CrossValidated(Estimator):
     ) -> None:
         """Set ``cv_results_`` and the best point.
 
-        The first score, ``(n_points, n_folds)``, chooses the point; among equal means, the one with the least of ``losses``.
+        The first score, an array ``(n_points, n_folds)``, chooses the point. Of points with equal means, the one with the least loss is
+        chosen.
         """
         full = [{**config.model_dump(), **point} for point in params]
         names = list(dict.fromkeys(name for point in params for name in point))

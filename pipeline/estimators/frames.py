@@ -36,10 +36,10 @@ class ObjectFrame(Frame):
 
 
 def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
-    """Return the rows of a frame as features, or ``None`` if all columns are numeric.
+    """Return the rows of a frame as features, or ``None`` if ``X`` needs no encoding, such as a frame of numeric columns.
 
-    With ``reset`` the encoding is learnt and kept (see ``encoding_``); otherwise the known encoding is applied to columns of the same
-    names.
+    With ``reset`` a new encoding is learnt and stored (see ``encoding_``). Otherwise the stored encoding is applied to the columns of the
+    same names.
 
     Raises ValueError if a column is missing, has missing values that the estimator does not accept, or cannot become features. Raises
     TypeError if an entry is neither a string nor a number.
@@ -188,9 +188,9 @@ def named_groups(estimator: Any, n: int) -> UserData:
 
 
 def feature_labels(estimator: Any, *, of_columns: bool = False) -> list[str] | None:
-    """Return the feature names of a fitted estimator, or ``None`` if scikit-learn's own attributes suffice.
+    """Return the feature names of a fitted estimator, or ``None`` if scikit-learn's attributes already contain them.
 
-    With ``of_columns``, return the names of the source columns.
+    With ``of_columns``, return for every feature the name of the column that it was made from.
     """
     if (known := getattr(estimator, "_source_columns", None)) is not None:
         return [column.name for column in known.sources for _ in column.features] if of_columns else known.feature_names

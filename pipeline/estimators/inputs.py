@@ -45,7 +45,8 @@ _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 def use_client(client: Foreign) -> Iterator[None]:
     """Run the passes of every fit inside the block on an existing Dask client.
 
-    Use it if you already have a client: estimator parameters must be cloneable, so ``cluster`` takes strings only.
+    Use it if you already have a client. The parameter ``cluster`` accepts only strings, because scikit-learn must be able to clone
+    parameters.
 
     Examples
     --------
@@ -64,7 +65,7 @@ def use_client(client: Foreign) -> Iterator[None]:
 
 
 def encoded(estimator: Any, X: UserData, reset: bool) -> Matrix | None:
-    """Return the features of a frame (:func:`encode_frame`) and emit its warnings. ``None`` for numeric data."""
+    """Return the features of a frame (:func:`encode_frame`), or ``None`` for numeric data. Emits the warnings of the encoding."""
     found = encode_frame(estimator, X, reset)
     for message in found.messages if found else ():
         warn_user(message)
@@ -72,16 +73,16 @@ def encoded(estimator: Any, X: UserData, reset: bool) -> Matrix | None:
 
 
 def features_of(estimator: Any, X: object) -> tuple[Any, bool]:
-    """Return data in memory, and whether they were encoded from a frame by the fitted estimator."""
+    """Return data in memory, and whether the estimator's fitted encoding was applied to them."""
     X = in_memory(X)
     features = encoded(estimator, X, reset=False)
     return (X, False) if features is None else (features, True)
 
 
 def label_array(y: np.ndarray) -> np.ndarray:
-    """Convert an object array of booleans, integers or numbers to the matching dtype. Other arrays are returned unchanged.
+    """Convert an object array of booleans, integers or floats to the matching dtype. Other arrays are returned unchanged.
 
-    Raises ValueError for dates, or for a word that marks a missing value among numbers.
+    Raises ValueError for dates, for missing values, and for a word such as NA among numbers.
     """
     if y.dtype.kind in "OUS" and y.size:
         refuse_missing_names(y, "y", "label")
@@ -102,7 +103,7 @@ def labels_of(y: object) -> Any:
 
 
 def check_labels(y: np.ndarray) -> None:
-    """Check the target of a classifier. Fractions are accepted as labels if they are few and each occurs in several rows.
+    """Check the target of a classifier. Non-integer numbers are accepted as labels if they have few distinct values, each in several rows.
 
     Raises ValueError, as scikit-learn's ``check_classification_targets`` does.
     """
@@ -114,7 +115,7 @@ def check_labels(y: np.ndarray) -> None:
 
 
 def stored_target(store: UserData) -> np.ndarray:
-    """Return the target of a store, labels or numbers, ``(n_rows,)``. Raises DataError if it has none."""
+    """Return the target of a store, labels or numbers, ``(n_rows,)``. Raises DataError if the store has no target."""
     if not store.has_table("y"):
         raise DataError("there is no target; give y, or ingest a file that has one", store.url)
     labels, target = store.meta.labels, store.target()
@@ -148,7 +149,7 @@ _INNER = (
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the user's line: the innermost frame outside this package and scikit-learn."""
+    """Emit a warning that points to the user's line: the innermost frame outside this package and scikit-learn."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_code.co_filename.startswith(_INNER):
         frame, level = frame.f_back, level + 1
@@ -159,9 +160,10 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 def fit_context(
     data: BlockStore | MemoryBlocks, cluster: str | None, emit: Sink, seed: int, passes: Sink = ignore_event
 ) -> Iterator[RunContext]:
-    """Yield the context of a fit. Arrays are fitted in this process; on a cluster, a temporary store and run are used and removed at exit.
+    """Yield the context of a fit. Without a cluster, passes run in this process. On a cluster, arrays are copied to a temporary store; this
+    store and a temporary run are removed at exit.
 
-    BLAS has one thread meanwhile, because its number of threads would change results. ``passes`` receives the events of the executor.
+    BLAS uses one thread inside the context, because its number of threads would change results. ``passes`` receives the executor's events.
     """
     client = _CLIENT.get()
     if client is not None and cluster is None:
@@ -215,7 +217,7 @@ def seed_of(random_state: Seed) -> int:
 
 
 def history_arrays(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Return one array per figure, over the iterations."""
+    """Return one array per metric, with one entry per iteration."""
     names = rows[0].keys() if rows else ()
     # JSON has no NaN and no infinity: they were written as null.
     return {name: np.array([float("nan") if row[name] is None else row[name] for row in rows]) for name in names}
@@ -232,7 +234,7 @@ def fan_out(callbacks: Callbacks, verbose: int, shown: Sink = ignore_event) -> S
 
 @contextlib.contextmanager
 def shown_fit(verbose: int, name: str, config: Callable[[], Any]) -> Iterator[Sink]:
-    """Yield a sink that shows the rounds of a running fit and its waiting times, if ``verbose``."""
+    """Yield a sink that shows the rounds of a running fit and reports compilation, if ``verbose``."""
     if not verbose:
         yield ignore_event
         return

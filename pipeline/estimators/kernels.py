@@ -75,7 +75,7 @@ class KernelEstimator(Estimator):
         return self
 
     def _data(self, X: UserData, y: UserData = None) -> tuple[Any, Any]:
-        """Return the data set of a fit (rows, strings, matrices or a Gram store), and the target checked against it."""
+        """Return the data set of a fit (rows, strings, matrices or a Gram store), and the target after validation against the data set."""
         if self._precomputed:
             return self._matrices(X, y)
         if is_text(X):
@@ -107,7 +107,7 @@ class KernelEstimator(Estimator):
         return {**params, **({"kernels": json.loads(model.params_json)["kernels"]} if "kernels" in params else {})}
 
     def _values(self, X: UserData) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of any supported form of data."""
+        """Return the decision values ``(n_samples, n_machines)`` for data in any supported form."""
         check_is_fitted(self, "model_")
         model = self.model_
         if model.precomputed:
@@ -152,7 +152,7 @@ class SpectralEstimator(KernelEstimator):
 
 
 def is_text(X: object) -> bool:
-    """Return whether ``X`` is a list, array or data frame column of strings. A single string is a path."""
+    """Return whether ``X`` is a list, array or data frame column of strings. A single string is a path, so the result is False."""
     if hasattr(X, "to_numpy") and len(getattr(X, "shape", ())) == 1:
         X = np.asarray(X, dtype=object)
     if isinstance(X, (list, tuple)):

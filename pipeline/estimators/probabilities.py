@@ -17,16 +17,16 @@ from .inputs import method_context, warn_user
 
 
 class LateCalibration:
-    """A calibration that is computed at the first request, from references to the training data.
+    """A calibration that is computed when first requested, from references to the training data.
 
-    The estimator keeps the same object afterwards. Copies keep a finished calibration, but not the data.
+    The result is cached. Copies contain a finished calibration, but never the data.
     """
 
     def __init__(self, make: Callable[[], Calibration] | None) -> None:
         self._make, self._calibration = make, None
 
     def get(self) -> Calibration | None:
-        """Return the calibration. ``None`` for a copy without data."""
+        """Return the calibration, or ``None`` for a copy made before the calibration was computed."""
         if self._calibration is None and self._make is not None:
             self._calibration = self._make()
             self._make = None
@@ -62,9 +62,10 @@ def calibrate_now(fit: Fit, ctx: RunContext) -> Calibration:
 
 
 def _marks(fit: Fit, *, anew: bool) -> dict[str, bytes]:
-    """Return fingerprints of the arrays that a fit shares with its user, by argument name. They reveal later changes; stores cannot change.
+    """Return checksums, by argument name, of the arrays that a fit shares with its user. A changed checksum reveals a later change in
+    place.
 
-    With ``anew``, fingerprints of the rows are recomputed; otherwise those taken during the fit are returned.
+    With ``anew``, checksums of the rows are recomputed; otherwise those computed during the fit are returned.
     """
     data, weight, marks = fit.inputs.data, fit.rows.sample_weight, {}
     given = getattr(data, "source", None)

@@ -27,7 +27,9 @@ class Selection(SelectorMixin):
         return mask
 
     def transform(self, X: object) -> Matrix:
-        """Return the selected columns of ``X``; for a frame with categorical columns, the selected features."""
+        """Return the selected columns of ``X``. For a frame with categorical columns, return the selected features made from the
+        columns.
+        """
         rows, is_encoded = features_of(self, X)
         return self._transform(rows) if is_encoded else super().transform(rows)
 

@@ -15,9 +15,9 @@ RESTART = "partial_fit begins anew: the optimum of fit is no state of a stream; 
 
 
 class StreamEstimator(Estimator):
-    """Base of estimators with ``partial_fit``. It accumulates sums; the model is made from them at the first request.
+    """Base of estimators with ``partial_fit``, which accumulates sums. The model is computed from the sums when first requested.
 
-    A subclass names the figure that counts its iterations, and makes the model of a stream in :meth:`_stream_model`.
+    A subclass sets ``_iterations``, the name of the model's iteration count, and computes the model of a stream in :meth:`_stream_model`.
     """
 
     _iterations: ClassVar[str] = "iterations"
@@ -64,7 +64,7 @@ class StreamEstimator(Estimator):
 
     @property
     def objective_(self) -> float:
-        """Objective of the batch problem at the weights. NaN after ``partial_fit``, because its rows are not kept."""
+        """Objective of the batch problem at the current weights. NaN after ``partial_fit``, because the rows are not stored."""
         return self.model_.figures["objective"]
 
     @property

@@ -62,7 +62,7 @@ class TaskEstimator(KernelEstimator):
         self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
 
     def _values(self, X: UserData, task: UserData = None) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of any supported form of data."""
+        """Return the decision values ``(n_samples, n_machines)`` for data in any supported form."""
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
         if is_store(X) and not model.precomputed:

@@ -1,7 +1,7 @@
-"""The eigensolver's block of columns, kept in tiles in the run directory. Every operation on it is a pass over workers.
+"""The eigensolver's block of columns, stored in tiles in the run directory. Every operation on the block is a pass over workers.
 
-Filtering works column by column, so a task takes a few columns through all products of a stage. Products between columns are divided by
-tiles of the result, rotations by rows. Results are bit-identical for any storage and any number of workers.
+Filtering works column by column: a task applies all products of a filter to a few columns. Products between columns are divided into tiles
+of the result, rotations into ranges of rows. Results are bit-identical for any storage and any number of workers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ WIDENING = 1.5  # a block that fits the memory must fit it when it is widened
 
 
 class TiledBlock:
-    """A block of columns V in tiles, for the submatrix A of the given ``rows``."""
+    """A block of columns V, stored in tiles. The matrix A is the submatrix of the given ``rows``."""
 
     def __init__(self, engine: WorkerEngine, operator: SymmetricOperator, rows: np.ndarray) -> None:
         self._engine, self._rows, self._n, self._entries = engine, rows, operator.n, operator.sparse.nnz
@@ -77,7 +77,7 @@ class TiledBlock:
         return self.tiles.shape[1]
 
     def driver_bytes(self, columns: int, rank: float) -> int:
-        """Return the bytes that the driver needs for a block, including a pass's step if it runs in this process."""
+        """Return the memory in bytes that the driver needs for a block, including one step of a pass if passes run in this process."""
         return self._engine.driver_bytes(self._n, columns, self._matrix_bytes)
 
     @property
@@ -171,14 +171,14 @@ class TiledBlock:
         return out
 
     def solve(self, scale: np.ndarray, lower: np.ndarray) -> None:
-        """Overwrite V by ``V diag(scale) L'^{-1}``."""
+        """Replace V by ``V diag(scale) L'^{-1}``, where L is the triangular matrix ``lower``."""
         target = self._engine.new(*self.tiles.shape)
         shared = self._engine.resources.share("eigen-lower", lower, ROW_TASKS)
         self._run("block-solve", solve_chunk, self._row_refs(), self.tiles, target, scale, shared, step=self._turned())
         self._replace(target)
 
     def squared_residuals(self, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return ``||A u_i - values_i u_i||^2`` for the columns u of ``V weights``."""
+        """Return ``||A u_i - values_i u_i||^2``, where ``u_i`` are the columns of ``V weights``."""
         sample = self._engine.new(self._n, weights.shape[1], np.float64, self.tiles.tile_rows)
         shared = self._engine.resources.share("eigen-sample", weights, ROW_TASKS)
         self._run("block-sample", sample_chunk, self._row_refs(), self.tiles, sample, shared, step=self._turned())
@@ -189,7 +189,7 @@ class TiledBlock:
         return out
 
     def rotate(self, weights: np.ndarray, count: int) -> Vectors:
-        """Overwrite V by ``V @ weights``, and return its first ``count`` columns in double precision, in tiles."""
+        """Replace V by ``V @ weights``. Return the first ``count`` columns of the product in double precision, in tiles."""
         target, rows = self._engine.new(*self.tiles.shape), self.tiles.tile_rows
         vectors = self._engine.new(self._n, count, np.float64, rows) if count else None
         shared = self._engine.resources.share("eigen-weights", weights, ROW_TASKS)
@@ -240,7 +240,8 @@ class WorkerEngine:
         self._keeps_blocks, self._made = keeps_blocks, 0
 
     def takes(self, n: int, columns: int, rank: float) -> bool:
-        """Return whether a block is kept in tiles: large blocks if there are workers, otherwise blocks that this process cannot hold.
+        """Return whether a block is stored in tiles. If there are workers, blocks of many rows are; in any case, blocks that exceed this
+        process's memory.
 
         The choice does not change results.
         """
@@ -254,8 +255,8 @@ class WorkerEngine:
         return self.resources.executor.kind == "sync"
 
     def driver_bytes(self, n: int, columns: int, matrix: int) -> int:
-        """Return the bytes of a block in tiles in this process, with the step of a pass if it runs here. ``matrix``: bytes of the
-        matrix.
+        """Return the memory in bytes that a block in tiles takes in this process, including one step of a pass if passes run here.
+        ``matrix`` is the memory of the matrix in bytes.
         """
         step = Shape(n, columns).most(matrix, task_columns(columns, here=True)) if self.is_here else 0
         return tiles_bytes(n, columns) + step
@@ -291,7 +292,10 @@ class WorkerEngine:
         return self.resources.run_pass(plan(program, refs, *shared))
 
     def assemble(self, n: int, solved: list[Solved], order: np.ndarray) -> tuple[Vectors, WarmBlock]:
-        """Return eigenvectors and block of the whole matrix, in tiles. Eigenvectors of earlier results are removed."""
+        """Combine the results of submatrices. Return the eigenvectors of the whole matrix in the given order, and its block, both in tiles.
+
+        Eigenvectors of earlier results are deleted.
+        """
         for old in self._folder.glob("vectors-*"):
             TiledMatrix(str(old), (0, 0), 1, np.dtype(np.float64)).remove()
         large = [part for part in solved if not _is_small(part)]
@@ -325,7 +329,7 @@ class WorkerEngine:
         return target
 
     def _rest(self, small: Sequence[Solved], first: int) -> tuple[Shared, ...]:
-        """Return the columns of small submatrices for tasks, with the rows of each."""
+        """Return the eigenvectors of small submatrices, and the rows of each, in the form sent to tasks."""
         if not small:
             return ()
         data = np.concatenate([part.vectors.T.ravel() for _, part in small])

@@ -1,4 +1,4 @@
-"""Memory plan of the eigensolver. Its rank is unknown before the fit, so the plan states the smallest and the largest possible need."""
+"""Memory plan of the eigensolver. The rank is unknown before the fit, so the plan states a lower and an upper bound of the memory."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class EigenPlan:
 
     @property
     def in_tiles(self) -> bool:
-        """Whether the block is kept in tiles for workers, whatever its size."""
+        """Whether the block is certain to be stored in tiles for workers, because the matrix has many rows."""
         return not self._is_dense and self.n >= eigen_blocks.WORKER_ROWS
 
     @property
     def may_use_tiles(self) -> bool:
-        """Whether the block is kept in tiles, or may be kept so because its widest form exceeds the memory of this process."""
+        """Whether the block is stored in tiles, or may have to be because the widest possible block exceeds the memory of this process."""
         return self.in_tiles or self._may_exceed
 
     @property
@@ -64,7 +64,7 @@ class EigenPlan:
         return min(self.n, int(RANK_MARGINS[-1] * self.rank) + SPARE_COLUMNS)
 
     def least_item(self) -> Item:
-        """Return the smallest possible need of the driver: the dense matrix for few rows, otherwise the need of a single eigenpair."""
+        """Return the smallest possible memory item of the driver: a dense matrix if there are few rows, otherwise a single eigenpair."""
         columns = SPARE_COLUMNS + 1
         if self._is_dense:
             return dense_matrix_item(self.n)
@@ -72,7 +72,7 @@ class EigenPlan:
         return tiles if self.in_tiles else self.pairs(self.n, columns, 1)
 
     def most_bytes(self) -> int:
-        """Return the need for ``rank`` eigenpairs: a block, or the dense matrix that replaces a wide block."""
+        """Return the memory in bytes for ``rank`` eigenpairs: that of a block, or of the dense matrix that replaces a wide block."""
         if self._is_dense:
             return dense_bytes(self.n)
         if RANK_MARGINS[0] * self.rank + SPARE_COLUMNS > positive_part.MAX_BLOCK_SHARE * self.n:
@@ -85,9 +85,9 @@ class EigenPlan:
         return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs(self.n, columns, rank)[1]
 
     def task_figures(self, others: int) -> dict[str, int]:
-        """Return the bytes of the largest task, for the narrowest and the widest possible block; the rank is known only during the fit.
+        """Return the memory in bytes of the largest task, for the narrowest and for the widest possible block.
 
-        ``others``: bytes of the tasks of other passes. Empty if no block can be kept in tiles.
+        ``others``: bytes of the tasks of other passes. They are the only entry of the result if no block can be stored in tiles.
         """
         if not (self._may_exceed if self.here else self.may_use_tiles):
             return {"task_bytes": others}
@@ -103,8 +103,8 @@ class EigenPlan:
         return Shape(self.n, columns).most(matrix, task_columns(columns, self.here), small)
 
     def _widest(self) -> int:
-        """Return the largest number of columns. A dense matrix replaces wider blocks, and the driver must hold small matrices of
-        this size.
+        """Return the largest number of columns of a block. Wider blocks are replaced by a dense matrix, and the driver must have room for
+        small matrices of this size.
         """
         prefers_dense = dense_bytes(self.n) <= self.memory
         share = min(positive_part.MAX_LAST_SHARE, positive_part.MAX_BLOCK_SHARE if prefers_dense else 1.0)

@@ -1,6 +1,6 @@
-"""Steps of the passes on the eigensolver's block in tiles, their references, and their memory.
+"""Passes on the eigensolver's block in tiles: task functions, references, and memory estimates.
 
-Each step calls the function that is used in memory, on the same shapes. Results are therefore bit-identical.
+Each step calls the same function, with arrays of the same shapes, as the eigensolver in memory. Results are therefore bit-identical.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROW_STEP = max(TILE_ROWS, RANDOM_ROWS)  # rows of a tile are a multiple of it: i
 
 @dataclass(frozen=True)
 class Span:
-    """Range of rows or columns of a task."""
+    """Range of rows or columns that a task processes."""
 
     lo: int
     hi: int
@@ -122,7 +122,7 @@ def sample_chunk(ref: Span, source: TiledMatrix, target: TiledMatrix, weights: S
 
 
 def residual_chunk(ref: Span, matrix: SharedOperator, vectors: TiledMatrix, values: np.ndarray) -> list[np.ndarray]:
-    """Return the squared norms of ``A u - values u``."""
+    """Return the squared norms of ``A u - value u``, for columns u of ``vectors`` and their ``values``."""
     columns = vectors.read(ref.lo, ref.hi)
     return [np.square(matrix.load().product(columns) - columns * values).sum(axis=0)]
 
@@ -144,7 +144,7 @@ def peak_chunk(ref: Span, source: TiledMatrix, rows: Shared | None) -> list[np.n
 
 
 def take_chunk(ref: Span, source: TiledMatrix, rows: Shared | None, ids: np.ndarray, target: TiledMatrix) -> list[Any]:
-    """Copy columns ``ids`` of another block; columns beyond the last id become zero."""
+    """Copy columns ``ids`` of another block. Columns of the target beyond the number of ids become zero."""
     chosen = source.take(ids[ref.lo : ref.hi])
     out = np.zeros((target.shape[0], ref.hi - ref.lo), target.dtype)
     out[:, : chosen.shape[1]] = chosen if rows is None else chosen[resolve(rows)]
@@ -155,10 +155,10 @@ def take_chunk(ref: Span, source: TiledMatrix, rows: Shared | None, ids: np.ndar
 def place_chunk(
     ref: Span, pieces: tuple[Piece, ...], rest: tuple[Shared, ...], order: np.ndarray, target: TiledMatrix, signed: bool
 ) -> list[Any]:
-    """Write some columns of the whole matrix: the columns of all submatrices in a given order, each in its rows.
+    """Write some columns of the whole matrix. ``order`` selects columns of the submatrices; each is written to its submatrix's rows.
 
-    ``signed`` fixes the signs as for eigenvectors. ``rest`` holds the columns of all small submatrices: data, rows, offsets of the columns,
-    and the position of the first of these columns among all columns.
+    ``signed`` normalises the signs, as for eigenvectors. ``rest`` holds the columns of all small submatrices: data, rows, offsets of the
+    columns, and the position of the first of these columns among all columns.
     """
     out, ids = np.zeros((target.shape[0], ref.hi - ref.lo), target.dtype), order[ref.lo : ref.hi]
     for piece in pieces:
@@ -179,12 +179,14 @@ def place_chunk(
 
 
 def tiles_bytes(n: int, columns: int) -> int:
-    """Return the bytes of a block in tiles on the driver: small matrices, and the columns being read."""
+    """Return the driver's memory in bytes for a block in tiles: small matrices, and the columns that are being read."""
     return 40 * columns**2 + 1024 * n
 
 
 def matrix_bytes(n: int, entries: int, factor: int) -> int:
-    """Return the bytes of the matrix in a task: the sparse part, shared and in a second precision, and the low-rank part."""
+    """Return the memory in bytes of the matrix in a task: the sparse part, shared and again in a second precision, and the low-rank
+    part.
+    """
     return 24 * entries + 8 * n + 16 * n * factor
 
 
@@ -197,12 +199,12 @@ def task_columns(columns: int, here: bool) -> int:
 
 
 def pass_bytes(step: int, result: int, tasks: int) -> int:
-    """Return the bytes of a pass on a block: the larger of one task and the concatenation of all results."""
+    """Return the memory in bytes of a pass on a block: that of one task or of concatenating all results, whichever is larger."""
     return max(step + FREED_BYTES, joined_bytes(result, tasks))
 
 
 def joined_bytes(result: int, tasks: int) -> int:
-    """Return the bytes of all task results while they are concatenated."""
+    """Return the memory in bytes of concatenating the results of all tasks."""
     return 3 * result * tasks
 
 
@@ -214,38 +216,40 @@ class Shape:
     columns: int
 
     def taken(self, rows: int) -> int:
-        """Return the bytes of copying columns from a block with ``rows`` rows: as read, and as selected."""
+        """Return the memory of copying columns from a block with ``rows`` rows: the columns as read, and as selected."""
         return 16 * rows * PANEL_COLUMNS
 
     def multiplied(self, matrix: int, wide: int) -> int:
-        """Return the bytes of multiplying some columns by the matrix: input, output, the matrix itself, and panels in double precision."""
+        """Return the memory of multiplying ``wide`` columns by the matrix: input, output, the matrix itself, and panels in double
+        precision.
+        """
         return matrix + (24 * wide + 32 * PANEL_COLUMNS) * self.n
 
     @property
     def product(self) -> int:
-        """Bytes of a product of the block with some columns of another block: the result."""
+        """Memory of the result ``V'W`` for a tile of columns W of another block."""
         return 8 * self.columns * TILE_COLUMNS
 
     def multiplying(self, rows: int) -> int:
-        """Return the bytes of such a product, computed with tiles of ``rows`` rows."""
+        """Return the memory of computing ``V'W`` (see :attr:`product`) over tiles of ``rows`` rows."""
         return 2 * self.product + 24 * rows * self.columns + 8 * rows * TILE_COLUMNS
 
     def turned(self, rows: int) -> int:
-        """Return the bytes of a rotation: ``rows`` rows as read, in double precision, and rotated; and two cached small matrices, one of
-        them also in V's precision.
+        """Return the memory of a rotation: ``rows`` rows as read, in double precision, and rotated. In addition, two small matrices are
+        cached, one of them also in V's precision.
         """
         return 24 * self.columns**2 + 32 * rows * self.columns
 
     def compared(self, matrix: int) -> int:
-        """Return the bytes of computing residuals: the columns and their products."""
+        """Return the memory of computing residuals: the matrix, the columns, and their products with the matrix."""
         return matrix + 32 * self.n * min(RESIDUAL_SAMPLES, self.columns)
 
     def placed(self, itemsize: int, rest: int) -> int:
-        """Return the memory, in bytes, that writing columns of the whole matrix takes; ``rest`` is the size of small submatrices."""
+        """Return the memory of writing columns of the whole matrix. ``rest``: bytes of the columns of small submatrices."""
         return 4 * itemsize * self.n * PANEL_COLUMNS + 8 * self.n + 3 * rest
 
     def most(self, matrix: int, wide: int, rest: int = 0) -> int:
-        """Return the bytes of the largest pass that makes or transforms the block."""
+        """Return the memory of the largest pass that creates or transforms the block."""
         rows, n, b = tile_rows(self.n, self.columns), self.n, self.columns
         panels, tiles = -(-b // PANEL_COLUMNS), -(-b // TILE_COLUMNS)
         over_columns = max(self.taken(n), self.multiplied(matrix, wide), self.placed(8, rest))

@@ -59,7 +59,7 @@ def given_bank(data: object, specs: Sequence[Any]) -> PackedBank | None:
 
 
 def bank_bytes(data: DataSet, specs: Sequence[Any]) -> int:
-    """Return the bytes of a bank of these kernels: 0 if precomputed matrices are used in place."""
+    """Return the memory in bytes of a bank of these kernels: 0 if precomputed matrices are used in place."""
     if is_given_bank(data, specs) and data.bank.lent and not _changed(specs):
         return 0
     return PackedBank.bytes_for(len(specs), data.n_rows, np.float32)
@@ -87,7 +87,7 @@ def filled_bank(data: BlockStore | MemoryBlocks | JoinedStores, resources: Resou
 
 
 def fill_bytes(data: DataSet, specs: Sequence[KernelSpec]) -> int:
-    """Return the bytes of a step that fills a bank: all rows, and the workspace of kernels over subsets of features."""
+    """Return the memory in bytes of a step that fills a bank: all rows, and the workspace of kernels over subsets of features."""
     n, d = data.n_rows, data.n_cols
     return 8 * n * d + packed_bytes(specs, n, d) + FREED_BYTES
 
@@ -98,7 +98,10 @@ def fill_chunk(part: _Part) -> list[Any]:
 
 
 def _spans(specs: Sequence[KernelSpec], nbytes: int) -> list[tuple[int, int]]:
-    """Split kernels into tasks where the features change. Kernels over the same features share sums and exponentials."""
+    """Split kernels into tasks, but only between kernels over different features: kernels over the same features share computations.
+
+    ``nbytes``: bytes of one matrix.
+    """
     starts, filled = [0], 0
     for q, spec in enumerate(specs):
         if filled >= TASK_BYTES and spec.columns != specs[q - 1].columns:

@@ -58,7 +58,7 @@ class GivenPair:
         return np.ascontiguousarray(block)
 
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return some rows and columns, by their position in the block."""
+        """Return entries of the block at the given rows and columns, which are positions in the block."""
         return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
 
 
@@ -93,7 +93,7 @@ class StoredPair:
         return block if self.which == tuple(range(len(block))) else block[list(self.which)]
 
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Return some rows and columns, by their position in the block."""
+        """Return entries of the block at the given rows and columns, which are positions in the block."""
         return np.ascontiguousarray(self.load()[:, rows][:, :, cols])
 
 
@@ -116,12 +116,12 @@ class GivenKernel:
 
 
 class GivenGrams:
-    """Precomputed matrices ``(k, n, n)``, or the matrices of a finished Gram store, in place of a data set.
+    """Precomputed matrices ``(k, n, n)``, or the matrices of a finished Gram store, that replace a data set.
 
     * ``source``: an array or a Gram store.
-    * ``definite``: whether matrices must be positive semi-definite. Comment counts need not be, if a later shift makes them so.
+    * ``definite``: whether matrices must be positive semi-definite. False, for example, if a method shifts the matrices later.
     * ``room``: bytes that a packed copy of matrices in memory may take; the default is the driver's limit for a bank.
-    * ``bank``: the matrices for passes in memory; ``None`` if ``room`` is too small.
+    * ``bank``: the matrices in memory; ``None`` for a Gram store, or if ``room`` is too small.
 
     Exactly symmetric float32 matrices in C order are used in place, read-only and without a copy. Other matrices are copied to packed
     float32, the type of all stored Gram matrices, in the same pass that checks them.
@@ -148,14 +148,14 @@ class GivenGrams:
 
     @property
     def travels(self) -> bool:
-        """Whether other processes can read the matrices. They can only read matrices of a Gram store."""
+        """Whether the matrices can be read by other processes, which is the case only for those of a Gram store."""
         return isinstance(self.source, GramStore)
 
     def feature_names(self) -> None:
         """Always ``None``: matrices have no feature names."""
 
     def has_table(self, name: str) -> bool:
-        """Always ``False``: matrices have no tables of rows."""
+        """Always ``False``: matrices have no row tables such as targets or weights."""
         return False
 
     def kernels(self) -> list[GivenKernel]:
@@ -194,7 +194,7 @@ def as_stack(grams: Any) -> np.ndarray:
 
 
 def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
-    """Check matrices one by one, each in a single pass in its own type. Return their bank, or ``None`` if ``room`` is too small."""
+    """Check every matrix in a single pass, in its own type. Return the bank of the matrices, or ``None`` if ``room`` is too small."""
     k, n, width = grams.shape
     if n != width:
         raise ValueError(f"precomputed kernels have shape {grams.shape}; at fit they must be (n_kernels, n, n)")
@@ -221,7 +221,9 @@ def _room_for(k: int, n: int, room: int) -> np.ndarray | None:
 
 
 def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
-    """Return memory for packed matrices. It is filled with the matrices that were checked before a copy turned out to be needed."""
+    """Copy matrices that are already checked to the memory ``packed``, if there is any. Used when only a later matrix shows that a copy is
+    needed.
+    """
     if packed is not None:
         for gram, entries in zip(grams, packed, strict=False):
             inspect_matrix(gram, entries)
@@ -229,7 +231,7 @@ def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
 
 
 def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:
-    """Check a principal submatrix of the first block. Entries and symmetry were checked when the store was written."""
+    """Check that a principal submatrix of the first block is positive semi-definite. Entries and symmetry were checked at writing."""
     first = store.refs(list(store.kernels))[0]
     for kernel, block in zip(kernels, first.load(), strict=True):
         _check_definite(f"kernel {kernel} of {store.url}", np.array(block[:PART, :PART], np.float64, order="C"))
@@ -253,9 +255,10 @@ def _check_definite(name: str, gram: np.ndarray) -> None:
 
 
 def _surely_definite(gram: np.ndarray) -> bool:
-    """Return whether a Cholesky factorisation proves definiteness. It costs a tenth of the eigenvalues.
+    """Return whether a Cholesky factorisation proves that the matrix is positive semi-definite up to rounding.
 
-    The largest diagonal entry is a lower bound of the largest eigenvalue.
+    It costs a tenth of computing the eigenvalues. The rounding tolerance is relative to the largest diagonal entry, a lower bound of the
+    largest eigenvalue.
     """
     diagonal = np.einsum("ii->i", gram)
     saved = diagonal.copy()

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
 
 def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping[str, Any], pairs: Iterable[Any]) -> list[Any]:
-    """Compute on workers the block pairs that a Gram store lacks, for kernels by digest. Returns the list for the store's ``commit``.
+    """Compute the block pairs that a Gram store lacks, on workers. Returns the list of objects for the store's ``commit``.
 
-    ``pairs`` covers all ranges, for any kernels.
+    ``specs`` maps digests to kernels. ``pairs`` covers all row and column ranges; its kernels are replaced.
     """
     by_range = {(pair.rows, pair.cols): pair for pair in pairs}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
@@ -74,8 +74,8 @@ def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping
 def filled_store(
     resources: Resources, path: str, specs: Sequence[Any], pairs: Iterable[Any], **layout: Any
 ) -> tuple[GramStore, list[Any], list[KernelSums]]:
-    """Complete a Gram store of the given ``layout`` for some kernels. Returns the store, references to its blocks, and the
-    kernels' sums.
+    """Create a Gram store with the given ``layout``, or open it, and add the kernels that it lacks. Returns the store, references to its
+    blocks, and the sums of the kernels.
     """
     raw = {spec.digest(): spec for spec in specs}
     store = GramStore.create(path, kernels=[(digest, spec.raw_json()) for digest, spec in raw.items()], **layout)
@@ -93,10 +93,10 @@ class Grams:
     """k Gram matrices over the n rows of a data set, normalised by their specs.
 
     * ``specs``: the kernels.
-    * ``settings``: where the entries are stored; ``None`` decides from sizes.
-    * ``centre``: whether to apply the centring of the specs to the entries. Models with an unpenalised intercept do not need it, because
-      centring shifts decision values by a constant, which the intercept absorbs. Then only the scale is taken from the centred matrix.
-    * ``known``: matrices of the first of these kernels. Their memory is reused if possible, so do not use ``known`` afterwards.
+    * ``settings``: where the entries are stored; by default decided from sizes.
+    * ``centre``: whether to centre the entries as the specs request. With an unpenalised intercept this is not needed: centring shifts
+      decision values by a constant, which the intercept absorbs. Without ``centre``, only the scale is taken from the centred matrix.
+    * ``known``: an object with the matrices of the first of these kernels. Its memory is reused if possible, so do not use it afterwards.
     """
 
     grows = False  # whether a run comes to more kernels as it goes on
@@ -202,8 +202,8 @@ class Grams:
         return raw * self.scale[:, None]
 
     def corner(self, rows: int) -> np.ndarray:
-        """Return the leading ``rows`` by ``rows`` submatrix of every normalised matrix, ``(k, r, r)``; it must lie within the
-        first block.
+        """Return the leading ``rows`` by ``rows`` submatrix of every normalised matrix, ``(k, rows, rows)``. ``rows`` must not exceed the
+        size of the first block.
         """
         return load_normalised(self._refs[0], self._norms)[:, :rows, :rows]
 
@@ -213,7 +213,8 @@ class Grams:
         return self._bank.values[q]
 
     def combine(self, theta: np.ndarray) -> Gram:
-        """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes if it exceeds the driver's memory.
+        """Return ``K(theta) = sum_q theta_q K_q`` for a dual solver: a matrix on the driver, or passes if the matrix exceeds the driver's
+        memory.
 
         The next call overwrites the matrix.
         """
@@ -227,7 +228,7 @@ class Grams:
         return DenseGram(matrix, self._scratch)
 
     def sum_by_passes(self, theta: np.ndarray) -> Gram:
-        """Return ``K(theta)`` computed by passes, regardless of the driver's memory."""
+        """Return ``K(theta)`` as passes, even if the driver's memory could hold the matrix."""
         weights = np.asarray(theta, np.float64) * self.scale
         return self._by_passes(BlockSum(self._norms, weights), np.asarray(theta) @ self.diagonals())
 
@@ -239,9 +240,9 @@ class Grams:
     def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> Gram:
         """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]`` for a dual solver, where ``c_i`` is the task of row i.
 
-        It is a matrix on the driver, or passes if it exceeds the driver's memory (:attr:`holds_sum`). ``weights``: ``(k, T, T)``, symmetric
-        in the tasks. ``codes``: ``(n,)`` tasks of the rows; a pass is fastest if rows are sorted by task. The next call of this method or
-        of :meth:`combine` overwrites the matrix. Raises ValueError if the shapes of weights and codes do not match.
+        The result is a matrix on the driver, or passes if the matrix exceeds the driver's memory (:attr:`holds_sum`). ``weights``: ``(k, T,
+        T)``, symmetric in the tasks. ``codes``: ``(n,)`` tasks of the rows; a pass is fastest if rows are sorted by task. The next call of
+        this method or of :meth:`combine` overwrites the matrix. Raises ValueError if the shapes of weights and codes do not match.
         """
         scaled = check_weights(weights, self.k) * self.scale[:, None, None]
         tasks = check_codes(codes, self.n, scaled.shape[1])
@@ -335,7 +336,11 @@ class Grams:
         return sums + kernel_sums(self.n, parts, self._counts)
 
     def _taken_over(self, known: Grams | None) -> tuple[PackedBank, list[KernelSums]] | None:
-        """Return bank and sums of the first kernels if the bank of ``known`` can be extended. ``known`` loses its bank in any case."""
+        """Return the bank and sums of ``known`` if its kernels are the first of these, so that its bank can be extended; otherwise
+        ``None``.
+
+        In either case ``known`` loses its bank.
+        """
         if known is None:
             return None
         bank, known._bank = known._bank, None

@@ -1,6 +1,6 @@
 """The pass over pairs of row blocks that finds the nearest neighbours of every row.
 
-A task compares a block of rows with a larger block of candidates. Results for the same rows are merged in a total order. They are therefore
+A task compares a block of rows with a larger block of candidates. The neighbour lists of a row are merged by a total order, so results are
 bit-identical to :func:`gramplane.kernels.spectral.neighbors.nearest_rows` for any blocks and workers.
 """
 
@@ -106,7 +106,7 @@ def nearest_neighbours(data: BlockStore | MemoryBlocks, resources: Resources, k:
 
 
 def distances_chunk(ref: Candidates, i: Shared, j: Shared) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the indices of the pairs between two blocks of rows, and their squared distances."""
+    """Return the positions, in ``i`` and ``j``, of the pairs between two blocks of rows, and the squared distances of these pairs."""
     left, right = resolve(i), resolve(j)
     inside = (left >= ref.rows[0]) & (left < ref.rows[1]) & (right >= ref.cols[0]) & (right < ref.cols[1])
     places = np.flatnonzero(inside)
@@ -154,13 +154,13 @@ def _distances_pass(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarra
 
 
 def plan_distances(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarray) -> dict[str, int]:
-    """Return the number of tasks of the pass over pairs of rows, and the bytes of a step."""
+    """Return the number of tasks of the pass over pairs of rows, and the memory in bytes of a step."""
     work = _distances_pass(data, np.minimum(i, j), np.maximum(i, j))
     return {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
 
 
 def plan_neighbours(data: BlockStore | MemoryBlocks, k: int) -> dict[str, int]:
-    """Return the number of tasks of the pass, and the bytes of a step."""
+    """Return the number of tasks of the neighbour search, and the memory in bytes of a step."""
     work = _pass(data, k)
     return {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
 

@@ -1,4 +1,4 @@
-"""Passes over block pairs: the steps, and the plans that give tasks and bytes both for a run and for a dry run."""
+"""Passes over block pairs: the task functions, and the plans that state number of tasks and memory, for runs and dry runs alike."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]
 
 
 def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shared) -> list[Filled]:
-    """Return one block pair of the sum with a weight per pair of tasks."""
+    """Return one block pair of the weighted sum whose weights depend on the pair of tasks."""
     block = combine_block_tasks(load_normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))
     return [Filled(ref.rows, ref.cols, block)]
 
@@ -126,14 +126,14 @@ def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
 
 
 class Build(NamedTuple):
-    """A block pair to compute, and its store."""
+    """A block pair to compute, and the Gram store to write it to."""
 
     task: GramTask | None  # none where it is only planned
     pair: Any  # what computes it
 
 
 def build_chunk(build: Build) -> list[Any]:
-    """Compute one block pair into its Gram store. Returns the entry for the store's list of objects."""
+    """Compute one block pair and write it to its Gram store. Returns the entry for the store's list of objects."""
     assert build.task is not None
     store = open_gram(build.task.url, [build.task.bundle])
     return [store.write(build.task, build.pair.load())]
@@ -160,7 +160,7 @@ def pass_groups(refs: Sequence[PairRef]) -> list[tuple[PairRef, ...]]:
 
 
 def joined_pass(name: str, chunk: Chunk, refs: Sequence[PairRef], result: int, *broadcast: Any) -> Plan[list[Any]]:
-    """Return a pass that concatenates its results, at most ``result`` bytes per block pair."""
+    """Return a pass that concatenates the results of its tasks. ``result``: largest number of bytes of the result of a block pair."""
     groups = pass_groups(refs)
     largest = result * max(map(len, groups))
 
@@ -193,8 +193,8 @@ def batches_bytes(refs: Sequence[PairRef], result: Callable[[PairRef], int]) -> 
 
 
 def task_forms_pass(refs: Sequence[PairRef], forms: int, vectors: int, *broadcast: Any) -> Plan[TaskSums]:
-    """Return the pass of the forms of all pairs of tasks. ``forms``: bytes of all forms. ``vectors``: bytes of the vectors and
-    task codes.
+    """Return the pass that computes the quadratic forms of all pairs of tasks. ``forms``: bytes of all forms. ``vectors``: bytes of the
+    vectors and task codes.
     """
     result = 2 * forms
 
@@ -205,7 +205,7 @@ def task_forms_pass(refs: Sequence[PairRef], forms: int, vectors: int, *broadcas
 
 
 def products_pass(refs: Sequence[PairRef], products: int, *broadcast: Any) -> Plan[Spans]:
-    """Return the pass of products with vectors. ``products``: bytes of all products."""
+    """Return the pass that computes products with vectors. ``products``: bytes of all products."""
     result = products + 512 * len(on_diagonal(refs))
 
     def task_bytes(group: tuple[PairRef, ...]) -> int:
@@ -215,17 +215,17 @@ def products_pass(refs: Sequence[PairRef], products: int, *broadcast: Any) -> Pl
 
 
 def build_pass(builds: Sequence[Build]) -> Plan[list[Any]]:
-    """Return the pass that computes block pairs into a Gram store."""
+    """Return the pass that computes block pairs and writes them to a Gram store."""
     return plan(BlockProgram("gram-build", build_chunk, join_lists, lambda build: pair_bytes(build.pair), 256), builds)
 
 
 def task_sums_pass(
     resources: Resources, refs: Sequence[PairRef], norms: Norms, vectors: np.ndarray, codes: np.ndarray, units: np.ndarray
 ) -> np.ndarray:
-    """Return the raw forms of all pairs of tasks, ``(m, k, T, T)``, exactly symmetric, for vectors ``(m, n)``. One pass.
+    """Return the unscaled quadratic forms of all pairs of tasks, ``(m, k, T, T)``, exactly symmetric, for vectors ``(m, n)``. One pass.
 
-    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` with tasks per vector. ``units``: ``(m, k, T, T)`` rounding units of the
-    contributions. Only one sum is kept in memory.
+    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` with other tasks for every vector. ``units``: ``(m, k, T, T)`` rounding units of
+    the contributions. Contributions are added as they are computed, so only one sum is in memory.
     """
     work = task_forms_pass(refs, units.nbytes, vectors.nbytes + codes.nbytes)
     arrays = (("vectors", vectors), ("form-tasks", codes), ("units", units))
@@ -251,7 +251,7 @@ def block_bytes(ref: PairRef) -> int:
 
 
 def matrix_bytes(ref: PairRef, itemsize: int = 4) -> int:
-    """Return the bytes of one matrix computed from the kernels of a block pair."""
+    """Return the memory in bytes of one matrix computed from all kernels of a block pair."""
     return itemsize * (ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0]) + 256
 
 
@@ -264,7 +264,7 @@ def diagonal_bytes(k: int, block: int) -> int:
 
 
 def forms_bytes(k: int, m: int, block: int) -> int:
-    """Return the bytes of the contributions of all tiles to the forms of m vectors in k kernels."""
+    """Return the memory in bytes of the contributions of a block's tiles to the quadratic forms of k kernels and m vectors."""
     return 8 * k * m * (block // 128 + 1) ** 2
 
 

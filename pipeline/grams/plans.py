@@ -36,9 +36,9 @@ SUM_WORK = ("weighted sums of kernels, written into the run", "products and entr
 
 @dataclass(frozen=True)
 class GramPasses:
-    """The bytes of the largest step of each pass that the :class:`Grams` of a fit may run; 0 if the entries are in this process.
+    """The memory in bytes of the largest step of each pass that the :class:`Grams` of a fit may run; 0 if the entries are in this process.
 
-    ``data`` is the data set of the kernels. ``resources`` has an executor of the kind that will run the passes.
+    ``data`` is the data set of the kernels. The executor of ``resources`` must be of the kind that will run the passes.
     """
 
     data: Any
@@ -75,7 +75,9 @@ class GramPasses:
         return self.settings.policy == "memory"
 
     def load(self) -> int:
-        """Return the bytes of a step that computes the entries, or their sums and diagonals."""
+        """Return the memory in bytes of a step that computes the entries, or of one that computes sums and diagonals if entries are not
+        stored.
+        """
         if self.settings.policy == "store":
             return build_pass([Build(None, ref) for ref in self.refs]).memory_bound
         if self.is_here:
@@ -94,29 +96,36 @@ class GramPasses:
         return 0 if self.is_here else products_pass(self.refs, 8 * self.k * m * self.n).memory_bound
 
     def entries(self, m: int) -> int:
-        """Return the bytes of m selected entries."""
+        """Return the memory in bytes of a step that reads m selected entries."""
         return 0 if self.is_here else joined_bytes(self.refs, entries_bytes(self.k, m, self.settings.block))
 
     def task_forms(self, m: int, n_tasks: int) -> int:
-        """Return the bytes of the forms of m vectors in all pairs of tasks."""
+        """Return the memory in bytes of a step that computes the quadratic forms of m vectors for all pairs of tasks."""
         if self.is_here:
             return 0
         sizes = 8 * m * self.k * n_tasks**2, 8 * self.n * (m + 1)
         return task_forms_pass(self.refs, *sizes).memory_bound
 
     def sum(self) -> int:
-        """Return the bytes of a weighted sum: as a matrix in this process, or written to disk and read by a solver."""
+        """Return the memory in bytes of a step that computes a weighted sum as a matrix, or that writes the sum to disk and reads from
+        it.
+        """
         if not self.holds_sum:
             return self.solver()
         return 0 if self.is_here else batches_bytes(self.refs, matrix_bytes)
 
     def solver(self, repeats: int = 1) -> int:
-        """Return the bytes of a step that writes a weighted sum, or reads from it for a solver that may request a row ``repeats`` times."""
+        """Return the memory in bytes of a step that writes a weighted sum, or reads from it for a solver.
+
+        ``repeats``: how often the solver may request the same row.
+        """
         return solver_bytes(self.refs, self.n, self.settings.block, self.resources.driver_memory, repeats)
 
 
 def sum_work(settings: GramSettings, n: int, driver_memory: int) -> tuple[str, ...]:
-    """Return descriptions of the tasks on workers, for models solved on kernel sums with forms of every kernel after each solve."""
+    """Return descriptions of the tasks on workers, for models on weighted sums that need the quadratic forms of all kernels after each
+    solve.
+    """
     sums = () if fits_driver(n, driver_memory) else SUM_WORK
     return (BLOCKS_WORK, *sums, *(() if settings.policy == "memory" else (FORMS_WORK,)))
 

@@ -94,13 +94,15 @@ def task_forms_item(k: int, n_tasks: int) -> Item:
 
 
 def task_forms_items(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, ...]:
-    """Return the memory items of forms between pairs of tasks, with the sums and diagonals of kernels whose matrices are not in memory."""
+    """Return the memory items of quadratic forms for all pairs of tasks. If matrices are not in memory, sums and diagonals of kernels are
+    added.
+    """
     forms = task_forms_item(k, n_tasks)
     return (forms,) if policy == "memory" else (tables_item(n, k), forms)
 
 
 def vectors_item(n: int, machines: int) -> Item:
-    """Return the memory item of vectors over the rows."""
+    """Return the memory item of the labels, costs, coefficients and decision values of ``machines`` models."""
     return "labels, costs, coefficients and decision values of the models", VECTOR_BYTES * n * machines
 
 
@@ -127,13 +129,13 @@ def check_machines(settings: GramSettings, items: Sequence[Item], n: int, k: int
 
 
 def confirm_contents(data: DataSet, settings: GramSettings, specs: Sequence[Any], run: RunStore | None) -> None:
-    """Check that the Gram store of a run has not changed since the run began. The first call records its contents.
+    """Check that the Gram store of a run has not changed since the run began. The first call records the store's contents.
 
     * ``data``: the data set of the kernels.
     * ``settings``: where entries are stored, and the rows of a block.
-    * ``specs``: the kernels; empty if the run adds kernels later. The contents are then identified by data, block rows and each kernel.
+    * ``specs``: the kernels. Leave empty if the run adds kernels later; then only data and block rows are compared.
 
-    Raises DigestMismatch if the store's contents for this run have changed.
+    Raises DigestMismatch if the contents that the run uses have changed.
     """
     source = data.source if isinstance(data, GivenGrams) else None
     if run is None:

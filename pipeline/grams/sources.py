@@ -160,7 +160,7 @@ class RowPair:
 
     @property
     def row_bytes(self) -> int:
-        """Upper bound on the bytes of the rows: dense float64, or temporary copies of sparse rows."""
+        """Upper bound on the memory in bytes of the rows: as dense float64, or as temporary copies of sparse rows."""
         dense = 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
         return dense if self.entries is None else min(dense, SPARSE_BYTES * self.entries + COLUMN_BYTES * self.width)
 
@@ -176,7 +176,7 @@ class RowPair:
         return gram_block(self.specs, left, right, dtype=np.float32)
 
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Compute some rows and columns, by their position in the block."""
+        """Compute entries of the block at the given rows and columns, which are positions in the block."""
         data = self.source or open_shared(self.url, self.digest)
         return gram_block(self.specs, rows_of(data, *self.rows)[rows], rows_of(data, *self.cols)[cols], dtype=np.float32)
 
@@ -201,7 +201,7 @@ def _stored_entries(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -
 
 
 def loaded_bytes(refs: Sequence[Any]) -> int:
-    """Return the bytes of some block pairs after loading."""
+    """Return the memory in bytes of some block pairs after loading."""
     return sum(ref.nbytes for ref in refs)
 
 
@@ -218,7 +218,7 @@ def load_normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.n
 
 
 def normalised_part(ref: PairRef, norms: Sequence[Normalization] | None, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """Load some rows and columns of a block pair, by their indices in the data."""
+    """Load entries of a block pair at the given rows and columns, which are indices in the data. With ``norms``, entries are normalised."""
     return apply_norms(ref.part(rows - ref.rows[0], cols - ref.cols[0]), norms, rows, cols)
 
 
@@ -230,5 +230,7 @@ def apply_norms(block: np.ndarray, norms: Sequence[Normalization] | None, rows: 
 
 
 def pair_bytes(ref: PairRef) -> int:
-    """Return an upper bound on the bytes of a task: the block, a float64 copy during normalisation, its rows, and freed blocks."""
+    """Return an upper bound on the memory in bytes of a task: the block, a float64 copy during normalisation, its rows, and freed
+    blocks.
+    """
     return 4 * ref.nbytes + ref.row_bytes + FREED_BYTES

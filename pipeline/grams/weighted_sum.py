@@ -1,9 +1,9 @@
-"""A weighted sum of Gram matrices, or its exponential, that exceeds the driver's memory: passes compute the entries for a dual solver.
+"""A weighted sum of Gram matrices, or its exponential, that exceeds the driver's memory. Passes compute its entries for a dual solver.
 
-Every kernel has one weight, or one per pair of tasks.
+Every kernel has one weight, or one weight per pair of tasks.
 
-A run with a directory writes the sum there once, block pair by block pair. The solver's passes then read one matrix instead of all
-kernels. The next sum replaces it.
+A run with a directory writes the sum to it once, block pair by block pair. The solver's passes then read one matrix instead of all
+kernels. The next sum replaces the file.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ def fits_driver(n: int, driver_memory: int) -> bool:
 
 
 def sum_item(n: int, driver_memory: int) -> Item:
-    """Return the memory item of a weighted sum and the solver's copy of active rows: both in full, or a share of the driver's memory."""
+    """Return the memory item of a weighted sum and the solver's copy of active rows. If the sum is too large, it is a share of the
+    memory.
+    """
     if fits_driver(n, driver_memory):
         return "weighted sum of the kernels, and the solver's copy of it", 8 * n * n
     return working_set_item(driver_memory)
 
 
 def working_set_item(driver_memory: int) -> Item:
-    """Return the memory item of the solver's part of a weighted sum that is larger than its share."""
+    """Return the memory item of the entries that a solver holds, for a weighted sum that is too large to be a matrix on the driver."""
     return "a solver's working set of the weighted sum", int(MATRIX_SHARE * driver_memory)
 
 
@@ -91,7 +93,7 @@ Places = slice | np.ndarray  # rows or columns of the whole matrix
 
 @dataclass(frozen=True)
 class BlockTotal:
-    """Combines the kernels of a block pair into one matrix. If not ``None``, ``norms`` are applied when a block is loaded."""
+    """Combines the kernels of a block pair into one matrix. ``norms``: normalisations to apply when a block is loaded, or ``None``."""
 
     norms: Norms
 
@@ -113,7 +115,7 @@ class BlockTotal:
         raise NotImplementedError
 
     def of(self, kernels: Sequence[int]) -> Self:
-        """Return the sum over some of the kernels."""
+        """Return the same combination for a subset of the kernels."""
         raise NotImplementedError
 
     def parts(self) -> Iterator[bytes]:
@@ -202,7 +204,7 @@ def products_chunk(group: Group, total: BlockTotal, vectors: Shared) -> np.ndarr
 
 
 def between_chunk(group: Group, total: BlockTotal, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
-    """Return entries of some block pairs between requested variables, at least one of which is among the first ``fresh``."""
+    """Return the entries of some block pairs between the variables ``wanted``, with at least one of the first ``fresh`` variables."""
     return [part for ref in group for part in _rectangles(ref, total, wanted, fresh)]
 
 
@@ -275,8 +277,8 @@ class CombinedGram:
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(row positions, column positions, values)`` for all pairs of variables with at least one in ``new``.
 
-        Positions count the variables ``new``, then ``old``. Passes read only the block pairs that contain such entries, and return a
-        bounded number of entries each.
+        Positions refer to the list of the variables ``new`` followed by ``old``. Passes read only the block pairs that contain such
+        entries; each pass returns a bounded number of entries.
         """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         for batch, limit, whole in self._batches(ids, len(new)):
@@ -328,7 +330,7 @@ def sum_pass(builds: Sequence[tuple[SumBuild, ...]], *broadcast: Any) -> Plan[li
 
 
 def entries_at_most(n: int, block: int, driver_memory: int, repeats: int = 1) -> tuple[int, int]:
-    """Return the largest number of bytes of entries per task and per pass, for a solver with ``driver_memory`` bytes.
+    """Return upper bounds on the bytes of entries that a task and a pass return to a solver, for a driver with ``driver_memory`` bytes.
 
     The solver may request each of the n rows ``repeats`` times.
     """
@@ -345,19 +347,19 @@ def written_pairs(refs: Sequence[PairRef]) -> list[PairRef]:
 
 
 def written_bytes(refs: Sequence[PairRef], vectors: int) -> int:
-    """Return the bytes of the largest step that writes a sum and multiplies it by vectors of ``vectors`` bytes."""
+    """Return the memory in bytes of the largest step that writes a sum, or multiplies it by vectors that take ``vectors`` bytes."""
     writing = sum_pass(group_pairs([SumBuild(None, ref) for ref in refs]))
     return max(writing.memory_bound, product_pass("planned", product_chunk, group_pairs(written_pairs(refs)), vectors).memory_bound)
 
 
 def solver_bytes(refs: Sequence[PairRef], n: int, block: int, driver_memory: int, repeats: int = 1) -> int:
-    """Return the bytes of the largest step of any pass that writes a sum, or computes products and entries for a solver."""
+    """Return the memory in bytes of the largest step that writes a sum, or computes products and entries for a solver."""
     entries = entries_pass(group_pairs(written_pairs(refs)), *entries_at_most(n, block, driver_memory, repeats))
     return max(written_bytes(refs, 8 * n), entries.memory_bound)
 
 
 def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:
-    """Return the bytes of the entries returned for every block pair."""
+    """Return, for every block pair, the bytes of the entries that it returns."""
     new, every = np.sort(wanted[:fresh]), np.sort(wanted)
 
     def inside(ids: np.ndarray, span: tuple[int, int]) -> int:
@@ -375,9 +377,10 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
 def gram_by_passes(
     data: DataSet, resources: Resources, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray, block: int
 ) -> CombinedGram:
-    """Return any sum of the kernels of block pairs, computed by passes. It is written to the run directory if that saves work later.
+    """Return the combination ``total`` of the kernels of block pairs, computed by passes.
 
-    ``diagonal``, ``(n,)``, is the diagonal of the sum.
+    The combination is first written to the run directory, unless there is none or the combination is a multiple of one stored kernel.
+    ``diagonal``, ``(n,)``, is its diagonal.
     """
     # Weights that are all zero still need a block's shape.
     kernels = total.used or [0]

@@ -31,9 +31,10 @@ def sampled_rows(n: int, counts: np.ndarray | None = None) -> np.ndarray:
 
 
 def distance_quantiles(rows: Matrix, shares: Sequence[float], counts: np.ndarray | None = None) -> np.ndarray | None:
-    """Return quantiles of the squared distances between all pairs of distinct rows ``(m, d)``; ``None`` if all rows are equal.
+    """Return quantiles of the squared distances between all pairs of distinct ``rows``, ``(m, d)``; ``None`` if all rows are equal.
 
-    ``counts`` ``(m,)``: multiplicities of the rows; the quantiles are those of the repeated rows. Pairs at distance zero are ignored.
+    ``shares``: probabilities of the quantiles. ``counts`` ``(m,)``: multiplicities; a row of count 2 counts as two rows. Pairs at distance
+    zero are ignored.
     """
     far, is_far = _squared_distances(rows)
     if not far.size:
@@ -75,7 +76,9 @@ class MedianWidths:
         self._sample: Matrix | None = None
 
     def gamma(self, columns: tuple[int, ...] | None) -> float:
-        """Return ``1 / (2 m^2)``, where m is the median distance in the given columns (default: all); 1 if all rows are equal there."""
+        """Return ``1 / (2 m^2)``, where m is the median distance in the given columns (default: all); 1 if rows are equal in these
+        columns.
+        """
         return 1.0 if (square := self.square(columns)) is None else float(f"{0.5 / square:.{DIGITS}g}")
 
     def square(self, columns: tuple[int, ...] | None = None) -> float | None:

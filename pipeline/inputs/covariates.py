@@ -63,7 +63,8 @@ class Covariates:
 def checked_covariates(values: UserData, n: int) -> Covariates:
     """Return covariates from a user's array, ``(n, q)`` or ``(n,)``, with names if it is a data frame.
 
-    Raises ValueError, naming row and column, if values are not finite; also for non-numbers, a wrong number of rows, or too many columns.
+    Raises ValueError if values are not numbers or not finite (the message names row and column), for a wrong number of rows, and for too
+    many columns.
     """
     values = in_memory(values, "covariates")
     if is_frame(values):
@@ -98,7 +99,7 @@ def _finite(array: np.ndarray, names: tuple[str, ...]) -> Covariates:
 
 
 def given_covariates(value: object, n: int) -> Covariates | None:
-    """Return the covariates of n rows from an array, a file, or its record (:func:`gramplane.storage.columns_file`)."""
+    """Return the covariates of n rows from an array, from a file, or from a file's record (:func:`gramplane.storage.columns_file`)."""
     if value is None or isinstance(value, Covariates):
         return value
     if not isinstance(value, Mapping | str | os.PathLike):
@@ -119,7 +120,7 @@ def stored_covariates(data: Any) -> Covariates | None:
 
 
 def covariates_to_fit(value: Any, data: Any) -> Covariates | None:
-    """Return the covariates of a fit, from the argument or from the store. Raises DataError if both have some."""
+    """Return the covariates of a fit, from the argument ``value`` or from the store. Raises DataError if both provide covariates."""
     given, stored = given_covariates(value, data.n_rows), stored_covariates(data)
     if given is not None and stored is not None:
         raise DataError(f"covariates are given and the store keeps {_names_text(stored.names)}; leave one of them out", data.url)

@@ -31,13 +31,13 @@ class Curve:
 
 
 def resample_counts(counts: np.ndarray, number: int = 0) -> np.ndarray:
-    """Return ``(N_RESAMPLES, *counts.shape)`` bootstrap samples of counts. ``number`` distinguishes the draws of one fit."""
+    """Return ``(N_RESAMPLES, *counts.shape)`` bootstrap samples of counts. Different values of ``number`` give independent samples."""
     rng, total = np.random.default_rng(np.random.SeedSequence((_SEED, number))), counts.sum()
     return rng.multinomial(total, counts.ravel() / total, size=N_RESAMPLES).reshape(N_RESAMPLES, *counts.shape)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the bounds of the central `LEVEL` of the resamples, ignoring NaN."""
+    """Return the bounds of the central interval that contains a fraction `LEVEL` of the resampled values, ignoring NaN."""
     values = values[np.isfinite(values)]
     if not values.size:
         return np.nan, np.nan
@@ -46,7 +46,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def threshold_counts(is_positive: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return ``(2, b)`` numbers of negative and positive rows, by decreasing value. Rows with equal values share a bin."""
+    """Return the numbers of negative and positive rows per bin, ``(2, b)``, by decreasing value. Rows with equal values share a bin."""
     order = np.argsort(-values, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(values[order])), len(values) - 1)
     if len(ends) > MAX_THRESHOLDS:
@@ -126,7 +126,7 @@ def wilson_interval(part: int, total: int) -> tuple[float, float]:
 
 
 def r2_interval(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
-    """Return the bootstrap interval of R2. With many rows, groups of rows are drawn: sums over groups have the same variance."""
+    """Return the bootstrap interval of R2. If there are many rows, random groups of rows are drawn, whose sums have the same variance."""
     n = len(truth)
     group = np.random.default_rng(np.random.SeedSequence((_SEED, 1))).permutation(n) % min(n, MAX_THRESHOLDS)
     moved = truth - truth.mean()

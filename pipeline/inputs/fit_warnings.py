@@ -42,7 +42,7 @@ def fit_warnings(
 
 
 def _weaker(params: Mapping[str, Any]) -> str:
-    """Return the advice that weakens a method's penalty, with its current value."""
+    """Return the advice to weaken the method's penalty, with the current value of the parameter."""
     for name, way in (("lam", "smaller"), ("C", "larger")):
         if name in params:
             return f"try a {way} {name} (it is {_spell(params[name])})"
@@ -50,7 +50,7 @@ def _weaker(params: Mapping[str, Any]) -> str:
 
 
 def _spell(value: object) -> str:
-    """Return a parameter's value, or its values for several binary models, as text."""
+    """Return a parameter's value as text, or its first three values if there is one per binary model."""
     values = value if isinstance(value, (list, tuple)) else [value]
     return ", ".join(f"{item:.3g}" if isinstance(item, (int, float)) else repr(item) for item in values[:3])
 
@@ -67,7 +67,9 @@ def _everything(method: str, summary: Mapping[str, Any], params: Mapping[str, An
 
 
 def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping[str, Any]) -> list[str]:
-    """Return a warning if all training rows get the same prediction, or predictions are no better than the most frequent class."""
+    """Return a warning if all training rows get the same prediction, or if always predicting the mean or the most frequent class is as
+    good.
+    """
     accuracy, r2 = last.get("train_accuracy"), last.get("train_r2")
     if last.get("n_answers") == 1:
         other = "other columns" if rows.classes is None else "other columns, or class_weight='balanced'"
@@ -123,9 +125,9 @@ def numbers_as_classes(classes: Sequence[Any] | np.ndarray) -> str:
 
 
 def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
-    """Return ``feature`` and ``width`` of the columns with the smallest and the largest range, for unscaled data.
+    """Return ``feature`` and ``width`` (range) of the column with the smallest and of the column with the largest range, for unscaled data.
 
-    The range includes zero; constant columns are ignored. Empty if there are fewer than two columns, or too many to check.
+    Ranges are extended to include zero; constant columns are ignored. Empty if there are fewer than two columns, or too many to check.
     """
     if data.scale.kind != "none" or data.n_cols > MAX_COLUMNS or getattr(data.meta, "n_coded", 0):
         return []
@@ -140,7 +142,9 @@ def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
 
 
 def width_warning(config: MethodConfig, data: object) -> str:
-    """Return a warning if columns of a stream, which ``scale="auto"`` does not scale, differ greatly in scale; otherwise an empty text."""
+    """Return a warning if columns differ greatly in scale and ``scale="auto"`` leaves them unscaled (streams); otherwise an empty
+    string.
+    """
     if getattr(config, "scale", None) != "auto" or not isinstance(data, BlockStore | MemoryBlocks) or not data.n_cols:
         return ""
     ends = column_widths(data)

@@ -154,7 +154,7 @@ def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, see
 
 
 def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
-    """Return the mask of held-out rows of every fold. Every task has rows in all folds.
+    """Return the mask of held-out rows of every fold, such that every fold holds out rows of every task.
 
     Raises ValueError for fewer than two folds, and DataError if a task has fewer rows than folds.
     """

@@ -53,7 +53,8 @@ def kernel_texts(kernels: UserKernels | None) -> list[str] | Literal["precompute
 
 
 def with_decided_kernels(config: Any, data: Any, resources: Resources, counts: np.ndarray | None = None) -> Any:
-    """Return parameters with explicit kernels: defaults if none are given, with columns and widths filled in from the data.
+    """Return parameters with explicit kernels. Default kernels replace ``None``, and missing columns and widths are filled in from the
+    data.
 
     ``counts``: multiplicities of the rows, ``(n,)``. Raises ValueError if the kernels do not suit the data.
     """
@@ -71,7 +72,7 @@ def with_decided_kernels(config: Any, data: Any, resources: Resources, counts: n
 
 
 def default_kernels(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = None) -> tuple[list[str], str]:
-    """Return the default kernels and a message about the choice. The message is empty for the bank of one kernel per feature.
+    """Return the default kernels and a message about the choice. The message is empty if every feature gets its own kernels.
 
     ``counts``: multiplicities of the rows, ``(n,)``. Raises ValueError for strings, which have no default kernels.
     """
@@ -102,9 +103,9 @@ def bank_fits(n: int, d: int) -> bool:
 
 
 def whole_texts(n: int, square: float) -> list[str]:
-    """Return Gaussian and polynomial kernels on all features of n rows, as many as fit in their share of memory.
+    """Return Gaussian and polynomial kernels on all features, as many as the memory for default kernels allows at n rows.
 
-    ``square``: squared median distance. Gaussian widths are fractions of it; polynomials use it as their unit.
+    ``square``: squared median distance. Gaussian widths are multiples of the median distance; polynomials divide products by ``square``.
     """
     count = max(FEWEST, min(len(WHOLE), WHOLE_BYTES // _matrix_bytes(n)))
     texts = []
@@ -145,8 +146,8 @@ def closing_for(data: BlockStore | MemoryBlocks, counts: np.ndarray | None = Non
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
-    """Return the explicit kernels of a fit, with ``normalize`` where a kernel does not set it. Raises ValueError if kernels do not suit the
-    data.
+    """Return the explicit kernels of a fit. Kernels without a normalisation of their own get ``normalize``. Raises ValueError if kernels do
+    not suit the data.
     """
     if isinstance(data, GivenGrams):
         if kernels != "precomputed":
@@ -167,9 +168,10 @@ def _normalised(spec: SpecT, normalize: str) -> SpecT:
 
 
 def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> None:
-    """Check that string kernels have strings, other kernels have numbers, and kernels of values >= 0 have no negative values in a store.
+    """Check that rows suit the kernels: strings for string kernels, otherwise numbers, without negative values for kernels that exclude
+    them.
 
-    Raises DataError with the name of the kernel.
+    Negative values are checked in stores only. Raises DataError with the name of the kernel.
     """
     kind = "numbers" if data.n_cols else "strings"
     minima: np.ndarray | None = None

@@ -37,7 +37,8 @@ class Inputs(Reads):
     def counts(self) -> np.ndarray | None:
         """Multiplicities of the rows ``(n_samples,)``, for quantities that depend on features alone; ``None`` if all are 1.
 
-        They equal ``sample_weight``, except that held-out rows keep theirs. Therefore all folds share these quantities.
+        Multiplicities are the sample weights from before rows were held out, so that quantities that depend on them are the same for all
+        folds.
         """
         return self.sample_weight if self.held_out is None else self.given_weight
 
@@ -90,7 +91,7 @@ class AboutRows:
         return replace(self, rows=self.rows.without(held_out))
 
     def over(self, data: Any) -> Self:
-        """Return inputs that read the same rows from ``data``."""
+        """Return inputs whose rows are read from ``data``, which must contain the same rows."""
         return replace(self, rows=self.rows.over(data))
 
 

@@ -17,10 +17,10 @@ RowsT = TypeVar("RowsT")
 
 
 def as_scaled(config: MethodConfig, data: RowsT, weight: np.ndarray | None = None) -> RowsT:
-    """Return a data set with its columns scaled as the parameters request. Factors of a store use the store's own weights.
+    """Return a data set with its columns scaled as the parameters request.
 
-    ``weight``: multiplicities of rows in memory. Raises ValueError if the store already has another scaling, or rows are strings. Raises
-    DataError if a column cannot be scaled.
+    ``weight``: multiplicities of rows in memory; a store is scaled with its own weights. Raises ValueError if the store already has another
+    scaling, or if rows are a stream. Raises DataError if a column cannot be scaled.
     """
     scale = getattr(config, "scale", None)
     if isinstance(data, BlockStore) and getattr(config, "kernels", None) == "precomputed":

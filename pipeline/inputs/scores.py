@@ -28,7 +28,7 @@ class AccuracyTracker:
 
     @property
     def machines(self) -> range:
-        """Indices of its binary models."""
+        """Indices of the classifier's binary models."""
         return range(self.first, self.first + self.count)
 
 
@@ -42,7 +42,7 @@ class R2Tracker:
 
     @property
     def machines(self) -> range:
-        """Index of its model, as a range."""
+        """Index of the regression model, as a range."""
         return range(self.first, self.first + 1)
 
 
@@ -52,7 +52,7 @@ def predicted_codes(decisions: np.ndarray) -> np.ndarray:
 
 
 def accuracies(fit: AccuracyTracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
-    """Return ``(train, test)`` accuracy of a fit; NaN if there are no rows."""
+    """Return the training and the test accuracy of a fit; NaN for a part without rows."""
     values = np.stack([decisions[k] for k in fit.machines])
     right = predicted_codes(values) == fit.codes
     parts = (right, right[:0]) if fit.held_out is None else (right[~fit.held_out], right[fit.held_out])
@@ -67,13 +67,13 @@ def r_squared(target: np.ndarray, values: np.ndarray) -> float:
 
 
 def r2_scores(fit: R2Tracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
-    """Return ``(train, test)`` R2 of a regression; NaN if there are no rows."""
+    """Return R2 of a regression on training and on test rows; NaN for a part without rows."""
     values, mask = decisions[fit.first], np.zeros(len(fit.target), dtype=bool) if fit.held_out is None else fit.held_out
     return r_squared(fit.target[~mask], values[~mask]), r_squared(fit.target[mask], values[mask])
 
 
 def accuracy_metrics(fits: Sequence[AccuracyTracker | R2Tracker], decisions: Mapping[int, np.ndarray]) -> dict[str, object]:
-    """Return the accuracies or R2 for a row of the history: two numbers for one fit, lists for several."""
+    """Return the accuracies or R2 for one row of the history: a training and a test score, or two lists of them for several fits."""
     if not fits:
         return {}
     name = "r2" if isinstance(fits[0], R2Tracker) else "accuracy"
@@ -101,7 +101,7 @@ def fit_tracker(inputs: Inputs, held_out: np.ndarray | None, first: int = 0) -> 
 
 
 def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any] | None) -> np.ndarray | None:
-    """Return the mask of rows held out by ``test_share``, or ``None``. It is stratified if there are ``classes``.
+    """Return the mask of the rows held out by ``test_share`` in ``extra``, stratified if there are ``classes``; ``None`` if no rows are.
 
     Raises ValueError for an invalid share, and DataError if a class has too few rows to be in both parts.
     """

@@ -116,7 +116,8 @@ def known_codes(task: object, names: Sequence[Any], n: int) -> np.ndarray:
 
 
 def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
-    """Return inputs with the task of every row: names ``(n_samples,)``, or ``None`` for a single task. ``url`` appears in messages.
+    """Return inputs with the task of every row. ``task`` contains task names ``(n_samples,)``; ``None`` is a single task. ``url`` is the
+    data's name in messages.
 
     Raises ValueError for invalid tasks, and DataError if a task has no row of positive weight.
     """
@@ -180,7 +181,10 @@ def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
 
 
 def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -> TaskInputs:
-    """Return the inputs of :func:`store_task_inputs` without the rows held out by ``extra``. Every task must keep training rows."""
+    """Return the inputs of :func:`store_task_inputs`, with weight zero for the rows that ``extra`` holds out.
+
+    Raises DataError if a task would have no training rows.
+    """
     inputs = store_task_inputs(ctx, name)
     inputs = inputs.without(held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
     refuse_empty(inputs, ctx.data.url)
@@ -188,10 +192,10 @@ def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -
 
 
 def single_label_tasks(inputs: TaskInputs, machine: int = 0) -> np.ndarray:
-    """Return ``(n_tasks,)``: the label -1 or +1 of tasks whose weighted rows all have it, otherwise 0; also 0 for regression.
+    """Return, for every task, the label -1 or +1 that all its weighted rows share; 0 if they differ, and for regression. ``(n_tasks,)``.
 
-    Such a task gets a constant prediction, because the equality constraint of its dual leaves no free variable. ``machine``: as in
-    `TaskInputs.signs`.
+    A task with a single label gets a constant prediction, because the equality constraint of its dual leaves no free variable.
+    ``machine``: as in `TaskInputs.signs`.
     """
     if inputs.classes is None:
         return np.zeros(inputs.n_tasks)
@@ -214,10 +218,10 @@ TARGET_C = 0.5  # C="auto" of a real target and one kernel
 
 
 def with_loss_weight(config: ConfigT, inputs: Inputs, n_kernels: int = 1) -> ConfigT:
-    """Return parameters with the value of ``C="auto"``: 1 for classes, ``0.5 / sqrt(n_kernels)`` for numbers.
+    """Return parameters with ``C="auto"`` replaced: by 1 for classes, by ``0.5 / sqrt(n_kernels)`` for numbers.
 
-    Each kernel has trace n, so a sum of k kernels with weights of norm one has a trace up to ``sqrt(k)`` times as large. It would fit the
-    training data correspondingly closer.
+    Each kernel has trace n, so a sum of k kernels with weights of norm one has a trace up to ``sqrt(k)`` times as large. With the same C,
+    such a sum would fit the training data more closely.
     """
     if dict(config)["C"] != "auto":
         return config
@@ -271,9 +275,9 @@ class PooledTasks:
 
 
 def checked_task_kernel(kernel: object, n_tasks: int) -> np.ndarray | None:
-    """Return the task kernel as a matrix ``(T, T)``, or ``None`` for the identity.
+    """Return the task kernel as a matrix ``(T, T)``, or ``None`` for the identity. A number mu stands for ``I + 11'/mu``.
 
-    Raises ValueError if it has another shape, or is not finite, symmetric and positive semi-definite.
+    Raises ValueError if the matrix has another shape, or is not finite, symmetric and positive semi-definite.
     """
     if kernel is None:
         return None

@@ -5,21 +5,21 @@ The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph tha
 
 * Every f over W is feasible for the whole problem. So the restricted primal value is an upper bound of the whole optimum.
 * A dual point beta bounds the optimum from below by ``max_t t linear - t^2 (square + U) / 2``, where U is any bound of the squared dual
-  gauge of sqrt(M(beta)) (:class:`.DualPoint`). Over W, U is the restricted problem's own U_W. Over the whole graph it is
-  ``max(U_W, worst)``, if ``worst`` bounds M_w / d_w^2 of *every* node outside W, or the thesis' sums over descendants of the nodes
-  next to W (Theorem 5.3.2).
+  gauge of sqrt(M(beta)) (:class:`.DualPoint`). Over W, U is the restricted problem's own U_W. Over the whole graph, U is
+  ``max(U_W, worst)``, where ``worst`` bounds M_w / d_w^2 of *every* node outside W, or bounds the sums over descendants of the nodes
+  next to W (Theorem 5.3.2 of the thesis).
 * Raising the bound from U_W to u lowers the dual value by at most ``t^2 (u - U_W) / 2``. So nodes whose value stays below
 
   ``threshold = U_W + OUTSIDE_GAP_SHARE (tol |P| - gap_W) / t^2``,   OUTSIDE_GAP_SHARE < 2,
 
-  cannot keep the whole gap from closing. If no node exceeds it, the gap is at most
+  cannot prevent the whole gap from closing. If no node exceeds the threshold, the gap is at most
   ``gap_W + OUTSIDE_GAP_SHARE / 2 (tol |P| - gap_W) <= tol |P|``. If the loss is much larger than the gauge, most of the graph need not
   be visited.
-* Nodes above the threshold whose ancestors are all in W do lower the optimum (rho > 1), so adding the worst of them makes progress. On a
-  finite graph the loop ends.
+* Adding nodes above the threshold whose ancestors are all in W lowers the optimum (rho > 1), so adding the worst of them makes progress.
+  On a finite graph the loop ends.
 
-:func:`active_step` depends on the state alone. Its state is part of the state of a method's loop, together with the method's own record
-of its master problem.
+:func:`active_step` depends on the state alone. This state is part of the state of a method's loop, which also contains the method's own
+record of its master problem, the restricted problem.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ActiveRule:
 
 @dataclass(frozen=True)
 class Restricted:
-    """The solution of the master problem over the hull."""
+    """The solution of the master problem, which is the restricted problem over the hull."""
 
     upper: float  # primal value of the best point so far
     point: DualPoint  # a feasible dual point
@@ -99,7 +99,7 @@ class Violations:
     looked_at: int = 0  # number of nodes visited
 
     def worst_first(self, count: int) -> np.ndarray:
-        """Return the keys of the ``count`` largest values. Ties keep their order."""
+        """Return the keys of the nodes with the ``count`` largest values. Ties keep their order."""
         return self.keys[np.argsort(-self.values, kind="stable")[:count]]
 
 
@@ -139,22 +139,22 @@ class ActiveState:
 
 
 class ActiveProblem(Protocol[M]):
-    """Protocol of a method's part of the loop. ``M`` is its record of the restricted problem (weights, dual variables)."""
+    """Protocol of a method's part of the loop. ``M`` is the method's record of the restricted problem (weights, dual variables)."""
 
     def solve(self, nodes: NodeSet, master: M, tol: float, resources: Any, /) -> tuple[M, Restricted]:
-        """Solve the restricted problem to a relative gap of ``tol``, or for one slice of work."""
+        """Solve the restricted problem to a relative gap of ``tol``, or work on it for one slice."""
         ...
 
     def frontier(self, nodes: NodeSet, master: M, threshold: float, resources: Any, /) -> Violations:
-        """Visit the nodes next to the hull, those whose parents are all inside."""
+        """Find violations among the nodes next to the hull, that is, nodes whose parents are all inside."""
         ...
 
     def everywhere(self, nodes: NodeSet, master: M, threshold: float, resources: Any, /) -> Violations:
-        """Visit all nodes outside the hull, as deep as the method can."""
+        """Find violations among all nodes outside the hull, as deep in the graph as the method can."""
         ...
 
     def enlarged(self, master: M, before: NodeSet, after: NodeSet) -> M:
-        """Return the master's record with entries for the added nodes."""
+        """Return the record ``master`` with entries for the nodes that are in ``after`` but not in ``before``."""
         ...
 
     def parents(self, key: np.ndarray) -> np.ndarray:
@@ -167,7 +167,7 @@ class ActiveProblem(Protocol[M]):
 
 
 def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
-    """Return the quantities of beta that determine its dual value, and that of its multiples in the box."""
+    """Return the quantities of beta that determine the dual value of beta and of those multiples of beta that lie in the box."""
     ends = np.where(beta > 0, problem.hi, problem.lo)
     used = beta != 0
     max_scale = float(np.min(ends[used] / beta[used], initial=np.inf))
@@ -183,10 +183,10 @@ def violation_threshold(restricted: Restricted, tol: float) -> float:
 def active_step(
     state: ActiveState, master: M, problem: ActiveProblem[M], rule: ActiveRule, resources: Resources
 ) -> tuple[ActiveState, M, dict[str, Any]]:
-    """Run one slice of work on the master problem. Once it is solved, visit nodes outside, and add the worst violators with their hulls or
-    stop.
+    """Run one slice of work on the master problem. When it is solved, visit nodes outside the hull. Then add the worst violators with their
+    hulls, or stop.
 
-    Returns the new state and master record, and figures of the step for the history.
+    Returns the new state, the new master record, and metrics of the step for the history.
     """
     master, restricted = problem.solve(state.nodes, master, state.master_tol(rule.tol), resources)
     state = replace(state, iteration=state.iteration + 1, upper=restricted.upper, lower=restricted.lower, bound=restricted.bound)
@@ -262,5 +262,5 @@ def _figures(state: ActiveState, n_added: int, n_visited: int) -> dict[str, Any]
 
 
 def unchanged_figures(state: ActiveState) -> dict[str, Any]:
-    """Return the figures of a step that does not change the active set."""
+    """Return the metrics of a step that does not change the active set."""
     return _figures(state, 0, 0)

@@ -1,8 +1,8 @@
-"""The loop over kernel weights: each solve at given weights gives a cut, bounds, and possibly the best weights so far.
+"""The loop over kernel weights. Each solve at given weights yields a cut and bounds; its weights may be the best so far.
 
 With J(theta) = max over beta of ``c'beta - kink ||beta||_1 - 1/2 sum_q theta_q s_q(beta)``, every feasible beta gives the cut
-``J(theta) >= c_i - 1/2 <s^i, theta>``, and every primal value an upper bound. Both hold for inexact solutions, too (Yang, Xu, Ye, King,
-Lyu, IEEE Trans. Neural Networks 22, 2011).
+``J(theta) >= c_i - 1/2 <s^i, theta>``, and every primal value is an upper bound. Both also hold for inexact solutions (Yang, Xu, Ye,
+King, Lyu, IEEE Trans. Neural Networks 22, 2011).
 """
 
 from __future__ import annotations
@@ -139,16 +139,19 @@ def initial_state(domain: Domain, k: int, n: int) -> WeightState:
 
 
 def best_multiple(problem: DualProblem, beta: np.ndarray, decision: np.ndarray, largest: float) -> np.ndarray:
-    """Return the multiple of the coefficients, at most ``largest``, with the greatest dual value. ``decision``: their decision values."""
+    """Return the multiple of ``beta`` with the greatest dual value, with a factor of at most ``largest``.
+
+    ``decision``: decision values of ``beta``.
+    """
     square = float(beta @ decision + (problem.ridges() * beta) @ beta)
     return max(min(largest, problem.linear(beta) / square) if square > 0 else largest, 0.0) * beta
 
 
 def continue_search(fresh: WeightState, last: WeightState, problem: DualProblem, scale: float) -> WeightState:
-    """Return a warm start from the final state for another C. ``scale``: the new C divided by the old one.
+    """Return a warm start from ``last``, the final state for another C. ``scale``: the new C divided by the old one.
 
-    The coefficients are the best feasible multiple of the old ones. If C grows, old solutions remain feasible and their cuts remain valid;
-    the cuts that bounded the optimum are kept, together with the working set.
+    The coefficients are the feasible multiple of the old ones with the greatest dual value. If C grows, old solutions remain feasible, so
+    their cuts remain valid: the working set, and the cuts that bounded the optimum, are kept.
     """
     point = {"theta": last.best_theta, "beta": best_multiple(problem, last.best_beta, last.best_decision, scale)}
     bounding = np.flatnonzero(last.mix > 0)
@@ -167,7 +170,9 @@ def next_inner_tol(state: WeightState, tol: float) -> float:
 
 
 def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: float, share: float = GAP_SHARE) -> DualSolution:
-    """Solve a model at the scheduled tolerance, and continue until its own gap is at most ``share`` of the gap between the bounds."""
+    """Solve a model at the scheduled tolerance, then continue until the solver's own gap is at most ``share`` times the gap between the
+    bounds.
+    """
 
     def aim(solution: DualSolution) -> float:
         return share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
@@ -204,7 +209,7 @@ def add_cut(state: WeightState, trial: Trial, domain: Domain) -> WeightState:
 
 
 def with_lower_bound(state: WeightState, bound: float) -> WeightState:
-    """Return the state with another lower bound of the optimum over the working set."""
+    """Return the state after a new lower bound of the optimum over the working set; the larger bound is kept."""
     floor = max(state.floor, bound)
     return replace(state, floor=floor, lower=max(state.lower, floor) if state.whole else state.lower)
 
@@ -225,8 +230,9 @@ def shrink_working_set(state: WeightState, s: np.ndarray, domain: Domain) -> Wei
 
 
 def average_dual(state: WeightState) -> np.ndarray:
-    """Return the average ``sum_i p_i beta^i`` with the weights of the cuts. Its own forms bound at least as well as the average
-    of theirs.
+    """Return the average ``sum_i p_i beta^i``, where p are the weights of the cuts.
+
+    The bound from its quadratic forms is at least as good as the bound from the averaged quadratic forms of the solutions.
     """
     return state.mix @ state.cut_betas[: len(state.mix)]
 
@@ -235,8 +241,8 @@ def certify_all_kernels(state: WeightState, problem: DualProblem, mean: np.ndarr
     """Return the state with the lower bound over all kernels, from the averaged solution. Violating kernels join the working set.
 
     ``mean`` is the result of :func:`average_dual`, and ``s`` its quadratic forms. If no kernel outside the working set violates the bound,
-    the bound holds for all kernels and ``stop`` is kept. Otherwise ``stop`` is cleared, and the new columns of ``cut_forms`` remain to be
-    computed.
+    the bound holds for all kernels and ``stop`` is kept. Otherwise ``stop`` is cleared, and the caller must compute the new columns of
+    ``cut_forms``.
     """
     value, best = domain.support(s)
     lower = max(state.lower, problem.linear(mean) - 0.5 * value)

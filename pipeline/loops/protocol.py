@@ -45,15 +45,17 @@ class OverActiveSet:
 
 
 def joint_stop(reasons: Sequence[str | None], unfinished: Sequence[str]) -> str | None:
-    """Return the common stop reason of binary models: that of an unconverged one first, ``None`` while any model still runs."""
+    """Return the common stop reason of several binary models, or ``None`` while any of them runs. Reasons in ``unfinished`` take
+    precedence.
+    """
     if None in reasons:
         return None
     return next((reason for reason in unfinished if reason in reasons), reasons[-1])
 
 
 def bound_figures(machines: Sequence[Any], state: State, unfinished: Sequence[str]) -> dict[str, float]:
-    """Return the figures of a model with bounds of its optimum: sums of ``lower`` and ``upper`` over its binary models, and the stop
-    reason.
+    """Return the numbers that a model with bounds of its optimum stores: the sums of ``lower`` and of ``upper`` over its binary models, the
+    number of iterations, and whether the fit converged.
     """
     for one in machines:
         sound_gap(one.upper - one.lower, one.upper)

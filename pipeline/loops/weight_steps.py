@@ -44,7 +44,7 @@ def _with_bound(state: WeightState, search: WeightSearch) -> tuple[WeightState, 
 
 
 def _stop_at_minimiser(state: WeightState, bound: LowerBound) -> WeightState:
-    """Move to the weights that minimise the bound of the averaged solution, which have exact zeros. They still have to be evaluated."""
+    """Stop, and set the weights to the minimiser of the lower bound, which has exact zeros. These weights remain to be evaluated."""
     return replace(state, theta=state.scatter(bound.theta), stop="tol")
 
 
@@ -91,13 +91,13 @@ def _model_step(state: WeightState, trial: Trial, root: np.ndarray, domain: Norm
 
 
 def silp_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Move to the minimiser of the cuts (cutting planes; Sonnenburg, Rätsch, Schäfer, Schölkopf, JMLR 7, 2006)."""
+    """Move to the minimiser of the cutting-plane model (Sonnenburg, Rätsch, Schäfer, Schölkopf, JMLR 7, 2006)."""
     state, bound = _with_bound(state, search)
     return _stop_at_minimiser(state, bound) if has_converged(state, search.tol) else replace(state, theta=state.scatter(bound.theta))
 
 
 def alternate_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Move to the optimal weights for the norms ``theta_q sqrt(s_q)`` of the solution's parts."""
+    """Move to the weights that are optimal if the norms ``theta_q sqrt(s_q)`` of the solution's parts are fixed."""
     if has_converged(state, search.tol):
         return replace(state, stop="tol")
     return replace(state, theta=search.domain.weights_from_norms(trial.theta * np.sqrt(np.maximum(trial.s, 0.0))))
@@ -120,7 +120,7 @@ def simplemkl_step(state: WeightState, trial: Trial, search: WeightSearch) -> We
 
 
 def uniform_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Keep equal weights. The bounds show how far they are from optimal."""
+    """Keep equal weights. The bounds show how far these weights are from optimal."""
     return replace(state, stop="uniform")
 
 

@@ -52,8 +52,8 @@ def build_model(
 ) -> KernelModel:
     """Return the model with weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples).
 
-    Solvers see a numeric target in units of ``unit``. Coefficients, intercepts and figures are given in these units and converted to the
-    target's own.
+    Solvers work on a numeric target in units of ``unit``. Coefficients, intercepts and figures are passed in these units, and converted to
+    the original unit of the target.
     """
     used = np.flatnonzero(np.any(theta != 0, axis=0))
     ids, norms = _of_support(np.any(beta != 0, axis=0), [grams.normalizations[q] for q in used])
@@ -70,7 +70,9 @@ def build_model(
 
 
 def _of_support(rows: np.ndarray, norms: Sequence[Normalization]) -> tuple[np.ndarray, tuple[Normalization, ...]]:
-    """Return the support rows among the rows with a coefficient, and the normalisations restricted to them."""
+    """Return the indices of the rows that a model needs as support rows, and the normalisations restricted to them. ``rows``: mask of the
+    rows with a non-zero coefficient.
+    """
     # The means of a test row run over all training rows, so that a centred kernel needs them all.
     ids = np.arange(len(rows)) if any(norm.row_mean is not None for norm in norms) else np.flatnonzero(rows)
     return ids, tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms)
@@ -132,9 +134,9 @@ def build_task_model(
 ) -> TaskModel:
     """Return the model with weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``.
 
-    With one binary model per class, all three have a leading axis for it. ``specs`` and ``norms`` are all kernels and their normalisation
-    over the training rows. Solvers see a numeric target in units of ``unit``. Coefficients, intercepts and figures are given in these units
-    and converted to the target's own.
+    With one binary model per class, all three arrays have the classes as leading axis. ``specs`` and ``norms`` are all kernels and their
+    normalisation over the training rows. Solvers work on a numeric target in units of ``unit``. Coefficients, intercepts and figures are
+    passed in these units, and converted to the original unit of the target.
     """
     first = beta.ndim - 1
     used = np.flatnonzero(weights.any(axis=tuple(axis for axis in range(weights.ndim) if axis != first)))

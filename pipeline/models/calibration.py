@@ -46,8 +46,8 @@ class Calibration:
 def fit_calibration(kind: str, folds: int, values: np.ndarray, codes: np.ndarray, weight: np.ndarray) -> Calibration:
     """Return the calibration of binary models from held-out decision values ``(n_machines, n)``.
 
-    ``codes`` ``(n,)``: classes of the rows. ``weight`` ``(n,)``: positive weights of the rows. A single model predicts the second of two
-    classes; several predict one class each.
+    ``codes`` ``(n,)``: classes of the rows. ``weight`` ``(n,)``: positive weights of the rows. A single binary model separates the second
+    of two classes from the first; several models separate one class each from the rest.
     """
     positives = [codes == 1] if len(values) == 1 else [codes == machine for machine in range(len(values))]
     if kind == "sigmoid":
@@ -79,7 +79,9 @@ def log_loss(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | 
 
 
 def brier_score(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Return the mean squared difference of probabilities and outcomes: of the second of two classes, otherwise summed over classes."""
+    """Return the mean squared difference between probabilities and outcomes. With two classes, it is that of the second class; otherwise it
+    is summed over classes.
+    """
     if probabilities.shape[1] == 2:
         return float(np.average(np.square(probabilities[:, 1] - codes), weights=weight))
     errors = np.sum(np.square(probabilities - np.eye(probabilities.shape[1])[codes]), axis=1)

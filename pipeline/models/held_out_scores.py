@@ -142,7 +142,7 @@ def default_scoring(classes: Sequence[object] | None) -> Scoring:
 class HeldOutClassifier(ClassifierMixin, BaseEstimator):
     """A classifier for scorers, with precomputed decision values ``(n, n_machines)``. Its X ``(n, 1)`` holds row numbers.
 
-    Classes are indices, so the second of two is always the positive one. Callables get ``labels``.
+    Classes are indices, so that the second of two classes is always the positive one. For callables, classes are ``labels``.
     """
 
     def __init__(
@@ -221,8 +221,8 @@ class HeldOutRows:
     def margin_loss(self, values: np.ndarray) -> float:
         """Return the mean of ``max(0, 1 - m)`` over rows, where m is the margin of a row's true class over the others.
 
-        ``values``: decision values ``(n_machines, n_samples)``. NaN for regression, or if it is undefined on these rows. It separates fits
-        with equal accuracy, which are frequent when there are few rows.
+        ``values``: decision values ``(n_machines, n_samples)``. NaN for regression, or if the mean is undefined on these rows. It
+        breaks ties between fits of equal accuracy, which are frequent when there are few rows.
         """
         decided, truth = values[:, self.rows], self.truth[self.rows]
         if self.n_classes is None or not truth.size or not np.isfinite(decided).all():
@@ -267,7 +267,8 @@ class FoldRows(NamedTuple):
 def score_columns(scoring: Scoring, scores: Mapping[str, Sequence[float | None]], selected: float) -> dict[str, object]:
     """Return the columns of a table for the scores over folds.
 
-    The deciding score has the same column names in all tables; others are prefixed with their name. A mean is ``None`` if a fold lacks it.
+    The columns of the deciding score are named alike in all tables, apart from its mean; those of other scores begin with the score's name.
+    A mean is ``None`` if the score is undefined in a fold.
     """
     first, *others = scoring.names
     mean, deviation, folds = _over_folds(scores[first])

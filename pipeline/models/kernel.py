@@ -48,7 +48,7 @@ class FeatureKernels:
 
 
 class KernelBased(Model):
-    """Common parts of models with support rows: fields of their records, and reading of rows."""
+    """Base class of models with support rows: the fields of their records, and reading of rows."""
 
     kernels_json: str
     n_features: int
@@ -205,7 +205,7 @@ def _add_kernel(model: KernelModel, sums: np.ndarray, values: np.ndarray, q: int
 
 
 def _add_second_layer(model: KernelModel, sums: np.ndarray, out: np.ndarray) -> None:
-    """For two layers, add the outer layer applied to the inner sums."""
+    """For two layers, apply the outer layer to the inner sums and add the result to the decision values."""
     if model.layers == 1:
         return
     for m, inner in enumerate(sums):

@@ -55,16 +55,16 @@ class LinearModel(Model):
         return np.flatnonzero(has_weight).astype(coef.indices.dtype)
 
     def scaled_weights(self) -> np.ndarray:
-        """Return the weights of these features on scaled columns, ``(n_machines, n_with_a_weight)``.
+        """Return the weights of the features in use on scaled columns, ``(n_machines, n_with_a_weight)``.
 
-        They are comparable between features; ``coef`` depends on the units of the columns.
+        These weights are comparable between features, whereas ``coef`` depends on the units of the columns.
         """
         chosen: Matrix = self.coef[:, self.features]
         weights = chosen.toarray() if sp.issparse(chosen) else chosen
         return weights / self.arrays["factor"] if "factor" in self.arrays else weights
 
     def scaled_by(self, factor: np.ndarray | None) -> Self:
-        """Return the model with the column factors ``(n_features,)`` of the fit."""
+        """Return the model with the column factors ``(n_features,)`` of the fit stored in it."""
         return self if factor is None else replace(self, arrays={**self.arrays, "factor": factor[self.features]})
 
     @property
@@ -95,8 +95,8 @@ class LinearModel(Model):
         return values if self.tasks is None else np.take_along_axis(values, store_codes(self, data, task)[:, None], axis=1)
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return the contribution of every feature with non-zero weight: value times coefficient. Empty for tasks and for rows of unit
-        norm.
+        """Return the contribution of every feature with non-zero weight: value times coefficient. Empty for models with tasks, for
+        models trained on rows of unit norm, and for more than PIECE_COLUMNS features.
         """
         if self.row_scaled or self.tasks is not None or len(self.features) > PIECE_COLUMNS:
             return []
@@ -112,7 +112,7 @@ class LinearModel(Model):
         return [("columns at a time, side by side", 3 * largest), ("their weights", weights)]
 
     def fetched_bytes(self, data: BlockStore) -> list[int]:
-        """Return the bytes of each pass over columns."""
+        """Return the number of bytes that each pass over columns fetches."""
         return column_batches(data, self.features, PIECE_COLUMNS)
 
 

@@ -63,7 +63,7 @@ class Model:
 
 
 def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> list[int]:
-    """Return the bytes of each pass that fetches columns, ``step`` at a time (0: all at once)."""
+    """Return the number of bytes of each pass that fetches columns, ``step`` columns at a time (0: all at once)."""
     step = step or max(1, len(features))
     batches: list[int] = []
     for lo in range(0, len(features), step):
@@ -74,9 +74,9 @@ def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> lis
 
 
 def check_width(n_features: int, row_scaled: bool, data: Any) -> None:
-    """Check that data have the width of the training data, and row factors if the model needs them.
+    """Check that data have as many features as the training data, and row factors if the model needs them.
 
-    Raises ValueError with the store and both widths.
+    Raises ValueError, which names the store and both numbers of features.
     """
     if data.n_cols != n_features:
         raise ValueError(

@@ -30,8 +30,8 @@ Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]  # `diagonals(kernels
 class TaskModel(KernelBased):
     """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t.
 
-    With more than two classes there is one binary model per class, against the rest. Then ``beta``, ``intercepts`` and ``weights`` have a
-    leading axis for it; for shared weights its length is one.
+    With more than two classes, there is one binary model per class, against the rest. ``beta``, ``intercepts`` and ``weights`` then have
+    the classes as leading axis; if all classes share their weights, this axis of ``weights`` has length one.
     """
 
     record_name: ClassVar[str] = "TaskModel"
@@ -87,8 +87,8 @@ class TaskModel(KernelBased):
         return replace(self, beta=self.beta[m], intercepts=self.intercepts[m], weights=weights, calibration=None)
 
     def shares(self, task: int) -> np.ndarray:
-        """Return ``S_q[s, task]`` for every used kernel and support row, ``(n_used, n_support)``, where s is the row's task. For one binary
-        model.
+        """Return ``S_q[s, task]`` for every used kernel q and every support row, ``(n_used, n_support)``, where s is the task of the
+        support row. The model must be a single binary model.
         """
         weights = self.weights[self.used]
         if weights.ndim == 3:
@@ -104,7 +104,7 @@ class TaskModel(KernelBased):
         """Return ``(n, n_machines)`` decision values of every row of a store, in one pass over its rows. ``task`` overrides the store's
         tasks.
 
-        Raises ValueError for an unknown task, data of another width, or missing row factors.
+        Raises ValueError for an unknown task, another number of features, or missing row factors.
         """
         self.check_store(data)
         codes = store_codes(self, data, task)
@@ -131,8 +131,8 @@ def machine_stack(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def by_class(tables: Sequence[Tables], labels: Sequence[Any]) -> Tables:
-    """Return the tables of one-against-rest models combined: every row starts with the class, and kernel weights have a column
-    per class.
+    """Return the combined tables of one-against-rest models. Every row begins with the class, except in the table of kernels, which has a
+    weight column per class.
     """
     joined = {name: [{"class": label, **row} for label, one in zip(labels, tables, strict=True) for row in one[name]] for name in tables[0]}
     if "kernels" in joined:

@@ -54,7 +54,9 @@ _NUMBERS = itertools.count(1)
 
 
 def serial(data: Blocks) -> int:
-    """Return a unique number for arrays in memory, to distinguish their references; 0 for a store, whose references hold its digest."""
+    """Return a unique number for arrays in memory, which distinguishes references to different arrays. Return 0 for a store, because
+    references to stores contain its digest.
+    """
     return _SERIALS.setdefault(data, next(_NUMBERS)) if isinstance(data, MemoryBlocks) else 0
 
 
@@ -103,7 +105,7 @@ ALIKE = 1e-12  # row factors this near to one another are equal but for the roun
 def constant_features(data: Rows) -> np.ndarray:
     """Return the features with a constant non-zero value, int64 ascending. Cached per data set and process.
 
-    With row factors there are none: a column of ones then holds the inverse norms of the rows.
+    With differing row factors there are none, because a column of ones is then no longer constant: it holds the inverse norms of the rows.
     """
     if data not in _CONSTANT:
         row_factor = data.scale.row_factor
@@ -134,7 +136,7 @@ def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
 
 
 def scale_as_given(data: Rows, features: np.ndarray | slice) -> FeatureScale:
-    """Return the stored factors of some features. Constant features keep theirs; a linear model without an intercept may need them."""
+    """Return the stored factors of some features, including constant ones, which a linear model without an intercept may need."""
     scale: ColumnScale = data.scale
     factor, shift = (None if values is None else values[features] for values in (scale.factor, scale.shift))
     return FeatureScale(factor, shift)
@@ -145,7 +147,7 @@ def scale_of(data: Rows, features: np.ndarray | slice, *, centred: bool = True) 
     selected.
 
     A model must predict with the factors it was trained with. ``features``: the columns. ``centred``: whether there is an intercept;
-    without one, constant columns are treated like any other.
+    without an intercept, constant columns are treated like any other column.
     """
     scale = scale_as_given(data, features)
     factor, shift = scale.factor, scale.shift
@@ -232,7 +234,7 @@ def task_bytes(task: Task) -> int:
 
 
 def tasks_holding(tasks: Sequence[Task], features: np.ndarray) -> list[Task]:
-    """Return for each task the stripes that contain one of the sorted ``features``, without empty tasks."""
+    """Return the tasks restricted to the stripes that contain one of the sorted ``features``; tasks without such a stripe are omitted."""
     chosen = (tuple(ref for ref in task if len(features_inside(ref, features))) for task in tasks)
     return [task for task in chosen if task]
 
@@ -247,7 +249,7 @@ Spans = dict[tuple[int, int], np.ndarray]  # by range of rows, an array whose la
 
 
 def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Spans:
-    """Return the ranges of all parts. Parts of the same rows are combined with ``join``, in order."""
+    """Return the arrays of all parts by range of rows. Arrays of the same range are combined with ``join``, in order."""
     merged: Spans = {}
     for part in parts:
         for span, values in part.items():

@@ -1,4 +1,4 @@
-"""The column pass, which fetches selected columns of the stripes; and data by rows."""
+"""The column pass, which fetches selected columns of the stripes, and access to data by rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
 
 
 def column_sizes(data: Blocks, features: np.ndarray) -> np.ndarray:
-    """Return the bytes of each raw column including row indices, int64 ``(len(features),)``."""
+    """Return the size in bytes of each raw column including row indices, int64 ``(len(features),)``."""
     size = data.meta.itemsize
     if data.meta.kind == "dense":
         return np.full(len(features), size * data.n_rows)
@@ -53,7 +53,9 @@ _HEAVIEST: weakref.WeakKeyDictionary[Blocks, tuple[np.ndarray, np.ndarray]] = we
 
 
 def heaviest_entries(data: Blocks, columns: int) -> int:
-    """Return the stored values of the ``columns`` fullest columns of sparse data. The counts of a wide store are read only once."""
+    """Return the number of stored values in the ``columns`` fullest columns of sparse data. The column counts of a wide store are read only
+    once.
+    """
     known = _HEAVIEST.get(data)
     if known is None:
         # Where columns of arrays end is known without a look at their values.
@@ -101,7 +103,7 @@ def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan
 
 
 def columns_bytes(data: Blocks, count: int, most: int | None = None) -> int:
-    """Return the bytes of the largest step when fetching any ``count`` columns, of at most ``most`` bytes in total."""
+    """Return the memory in bytes of the largest step when fetching any ``count`` columns, which have at most ``most`` bytes in total."""
     count = min(count, data.n_cols)
     if not count:
         return 0
@@ -132,7 +134,7 @@ def rows_to_make(data: Blocks) -> Item:
 
 
 def refuse_to_make(data: Blocks, budget: int) -> None:
-    """Check that converting columns to rows takes at most ``budget`` bytes. Raises MemoryBoundExceeded."""
+    """Check that the memory for converting columns to rows is at most ``budget`` bytes. Raises MemoryBoundExceeded."""
     if not has_rows(data):
         refuse("group-lasso", [rows_to_make(data)], budget, NEEDS_ROWS)
 

@@ -13,7 +13,7 @@ from .columns import Columns, fetch_columns
 
 
 def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
-    """Scale one value per column. Factors are positive, so minima and maxima remain such."""
+    """Scale one value per column. Factors are positive, so a column's minimum remains its minimum, and its maximum the maximum."""
     out = values.astype(np.float64)
     if scale.shift is not None:
         out -= scale.shift
@@ -21,8 +21,8 @@ def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
 
 
 def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = None) -> Columns:
-    """Return columns ``(n, k)`` scaled by the ``s`` and ``mu`` of each, and by row factors ``(n,)``. Without factors, return the input
-    itself.
+    """Return columns ``(n, k)`` scaled by each column's ``s`` and ``mu`` and by row factors ``(n,)``. If there are no factors, return the
+    input itself.
     """
     if scale.factor is None and scale.shift is None and row_factor is None:
         return raw

@@ -1,6 +1,6 @@
 """gramplane: sparse and kernel learning on data wider and larger than the memory of one computer.
 
-Names are imported when they are first used. They are those of ``gramplane.pipeline``, with ``ingest`` and the version.
+Names are imported when they are first used: all names of ``gramplane.pipeline``, ``ingest`` and the version.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,9 @@ OTHERS = {"ingest": "gramplane.storage.ingest", "ingest_grams": "gramplane.stora
 
 
 def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that imports names from sibling modules on first use. ``homes``: module by name."""
+    """Return a ``__getattr__`` for a module that imports names from sibling modules on first use. ``homes``: the sibling module of each
+    name.
+    """
 
     def __getattr__(name: str) -> Any:
         if name not in homes:

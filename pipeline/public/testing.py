@@ -1,4 +1,4 @@
-"""Checks for your own method: the same ones that every method of gramplane passes."""
+"""Checks for a method that you write yourself: every method of gramplane passes the same checks."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,6 @@
-"""``began.json`` of a run records the conditions that its state depends on, besides the data. A resumed run compares them."""
+"""``began.json`` of a run records the conditions, besides the data, on which the state of the run depends. A resumed run compares its own
+conditions with them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ NAME = "began"
 
 
 def note_arithmetic(run: RunStore, resumed: bool) -> str:
-    """Record the arithmetic of this process. Return a warning if a run resumes with another one, otherwise an empty text.
+    """Record the arithmetic of this process. Return a warning if a run resumes with different arithmetic, otherwise an empty text.
 
     Earlier records are ignored unless the run ``resumed`` from a checkpoint.
     """
@@ -32,7 +34,8 @@ def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str
     """Record the contents of a run's Gram store, or compare them with the contents when the run began.
 
     ``holds``: JSON values that determine the bits read from the store at ``place``. A run with several stores records each under a
-    ``name``. Raises DigestMismatch if the store was made again, has other data, layout or kernels.
+    ``name``. Raises DigestMismatch if the store was made again, or has other data, another
+    layout or other kernels.
     """
     noted = run.read_json(NAME) or {}
     before = noted.get(name)

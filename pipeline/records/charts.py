@@ -54,11 +54,11 @@ class Legend:
 class Chart:
     """A figure of a report.
 
-    ``kind``: ``"series"`` on two axes, ``"ranking"`` or ``"heat"``. A ranking draws a bar for each of ``names``, with lengths y of its
-    only series. With two series, it draws a point and an interval from the second one's ``base`` to its y. A heat map draws ``matrix`` with
-    columns ``names`` and rows ``row_names``, and the series on top. ``series``: drawn in order, the last on top. ``x_scale``: ``"falling"``
-    runs from right to left. ``y_scale``: ``"log"`` if the numbers span enough for a power of ten among the ticks; ``"symlog"`` also shows
-    zero. ``whole``: axes with integer ticks only.
+    ``kind``: ``"series"`` on two axes, ``"ranking"`` or ``"heat"``. A ranking with one series draws a bar of length y for each of
+    ``names``. A ranking with two series draws the first as points, and the second as intervals from ``base`` to y. A heat map draws
+    ``matrix`` with columns ``names`` and rows ``row_names``, and the series on top. ``series``: drawn in order, the last on top.
+    ``x_scale``: ``"falling"`` runs from right to left. ``y_scale``: ``"log"`` is used only if the numbers span enough for a power of ten
+    among the ticks; ``"symlog"`` also shows zero. ``whole``: axes with integer ticks only.
 
     Examples
     --------
@@ -138,7 +138,8 @@ def step_marker(run: RunView) -> str:
 
 
 def run_lines(runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: str = "iteration", positive: bool = False) -> list[Series]:
-    """Return lines ``(key, label, style)`` of the histories of runs; ``positive`` drops values that are not above zero.
+    """Return the histories of runs as lines. ``keys``: ``(key, label, style)`` of each line. ``positive``: leave out values that are not
+    above zero.
 
     A single run has one colour per line; several runs have one colour each.
     """

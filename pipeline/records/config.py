@@ -72,12 +72,14 @@ class MethodConfig(BaseModel):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Parameters that may differ between fits that start from one another, the path's own parameter first. Empty if none may."""
+        """Parameters in which fits may differ and still use one another as a warm start; the parameter of the path is first. Empty if there
+        are none.
+        """
         return ()
 
     @property
     def off_path(self) -> str:
-        """A key of the parameters in which fits must agree to start from one another."""
+        """A key made of all parameters that are not in ``path``. Fits can use one another as a warm start only if their keys are equal."""
         return repr({name: value for name, value in self.model_dump(mode="json").items() if name not in self.path})
 
     @property
@@ -112,7 +114,7 @@ class MethodConfig(BaseModel):
         return "isotonic" if getattr(self, "probability", None) == "isotonic" else "sigmoid"
 
     def for_folds(self) -> Self:
-        """Return parameters with larger tolerances, for fits of which only decision values are used."""
+        """Return parameters with larger tolerances, for fits whose decision values alone are used."""
         given = {name: getattr(self, name) for name in self.fold_tols}
         wider = {name: max(min(FOLD_TOL_FACTOR * tol, self.fold_tols[name]), tol) for name, tol in given.items() if tol is not None}
         return self.model_copy(update=wider) if wider else self

@@ -15,8 +15,8 @@ _NUMERAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 class CsvTexts:
     """Converts the cells of one CSV output.
 
-    With ``excel_safe``, texts that begin with = or @, or with + or - without being numbers, get a leading apostrophe. Spreadsheets then
-    show them as text. Otherwise :meth:`tell` warns of them.
+    With ``excel_safe``, a text gets a leading apostrophe if it begins with = or @, or begins with + or - and is not a number. Spreadsheets
+    then show it as text. Without ``excel_safe``, :meth:`tell` warns of such texts.
     """
 
     def __init__(self, excel_safe: bool, warn: Callable[[str], object]) -> None:

@@ -52,7 +52,7 @@ class DataSet(Protocol):
         ...
 
     def row_table(self, name: str) -> np.ndarray:
-        """Return such a table, ``(n_rows,)``."""
+        """Return the table of row values with this name, ``(n_rows,)``."""
         ...
 
 
@@ -70,7 +70,7 @@ class Reads:
 def require(data: DataSet, method: str, *kinds: Kind) -> None:
     """Check that a method can learn from a kind of data.
 
-    Raises DataError with the method, the kinds that it takes, and the kind of the data.
+    Raises DataError, which names the method, the kinds that the method takes, and the kind of the data.
     """
     if data.holds not in kinds:
         takes = " or ".join(KINDS[kind] for kind in kinds)
@@ -91,8 +91,8 @@ class CountedNames(Sequence[str]):
 
 
 def source_names(data: Any) -> Sequence[str] | None:
-    """Return the feature names of a data set; without names, ``x`` and a number counted as in the source. ``None`` means ``x0``,
-    ``x1``, ….
+    """Return the feature names of a data set. If it has no names, they are ``x`` and a number, counted from the first number of the source.
+    ``None`` stands for ``x0``, ``x1``, ….
     """
     names, first = data.feature_names(), getattr(data, "first_feature", 0)
     return CountedNames(first, int(data.n_cols)) if names is None and first else names

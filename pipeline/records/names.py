@@ -46,7 +46,7 @@ def _message(item: Mapping[str, Any]) -> str:
 
 
 def joined_branches(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return pydantic's errors in plain words. Those of a union are joined, such as `must be greater than 0 or 'auto'`."""
+    """Return pydantic's errors in plain words. Errors of the branches of a union are joined, as in `must be greater than 0 or 'auto'`."""
     rows: dict[object, Mapping[str, Any]] = {}
     for item in errors:
         loc = tuple(part for k, part in enumerate(item["loc"]) if not (k and isinstance(part, str) and _BRANCH.fullmatch(part)))

@@ -66,7 +66,7 @@ class RunView:
 
     @property
     def step(self) -> str:
-        """The name of a row of the history. For a stream it is a step, which consists of many rounds."""
+        """What a row of the history is called: a round or, for a stream, a step, which consists of many rounds."""
         return "step" if any("epoch" in row for row in self.history) else "round"
 
     @property
@@ -85,7 +85,7 @@ class RunView:
         return any(score.get("rows_are") != TRAINING_ROWS for score in self.scores)
 
     def column(self, key: str) -> list[float]:
-        """Return one figure over the rounds; NaN where a row lacks it."""
+        """Return one column of the history over the rounds; NaN where a round lacks the value."""
         return [number(row.get(key)) for row in self.history]
 
     def phases(self) -> dict[str, list[float]]:
@@ -100,7 +100,7 @@ def measure_of(row: Row) -> str:
 
 
 def number(value: object) -> float:
-    """Return a number, the mean of a list of numbers (one per class or fold), or NaN."""
+    """Return a number as a float, the mean of a list of numbers (one per class or fold), or NaN for other values."""
     if isinstance(value, (list, tuple)):
         known = [number(item) for item in value]
         return sum(known) / len(known) if known else math.nan

@@ -27,7 +27,7 @@ def roc(runs: Sequence[RunView]) -> list[Chart]:
 
 
 def precision_recall(runs: Sequence[RunView]) -> list[Chart]:
-    """Return precision over recall for every shown score."""
+    """Return the precision-recall curve of every shown score."""
     lines = _curves(runs, "precision_recall", "recall", "precision", "average_precision")
     caption = f"Every point is a threshold of the decision value.{_band_words(lines)}"
     labels = {"x_label": "recall", "y_label": "precision", "unit": True, "size": SQUARE}
@@ -63,7 +63,7 @@ def _curve_name(run: RunView, runs: Sequence[RunView], score: Row, label: object
 
 
 def calibration(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the share of positive rows over predicted probability; without probabilities, over the decision value."""
+    """Return the fraction of positive rows against predicted probability; without probabilities, against the decision value."""
     known = [(run, score, score["calibration"]) for run in runs for score in run.shown_scores if score.get("calibration")][:MAX_NAMED]
     charts = []
     for key, words in _CALIBRATION.items():
@@ -99,7 +99,7 @@ def _calibration_lines(part: tuple[RunView, Row, Sequence[Row]], runs: Sequence[
 
 
 def predictions(run: RunView) -> list[Chart]:
-    """Return two charts of a regression: predictions over true values, and residuals over predictions."""
+    """Return two charts of a regression: predictions against true values, and residuals against predictions."""
     score = next((score for score in reversed(run.shown_scores) if score.get("predictions")), None)
     if score is None:
         return []
@@ -174,7 +174,7 @@ def search_path(rows: Sequence[Row], keys: Sequence[str], x: str) -> Chart:
 
 
 def _is_geometric(values: Sequence[float]) -> bool:
-    """Return whether ascending values are evenly or widely spaced on a logarithmic scale."""
+    """Return whether ascending positive values are evenly spaced on a logarithmic scale, or span a large range."""
     if len(values) < 2 or not values[0] > 0:
         return False
     ratios = [after / before for before, after in pairwise(values)]
@@ -197,7 +197,7 @@ def _setting_name(row: Row, keys: Sequence[str]) -> str:
 
 
 def _settings(rows: Sequence[Row], keys: Sequence[str], along: str = "rounds") -> list[tuple[str, list[Row]]]:
-    """Group rows by all differing parameters except the one along the path."""
+    """Group rows by all differing parameters except ``along``, the parameter of the path."""
     others = [key for key in keys if key != along]
     groups: dict[str, list[Row]] = {}
     for row in rows:

@@ -30,7 +30,9 @@ def objective(runs: Sequence[RunView]) -> list[Chart]:
 
 
 def gaps(runs: Sequence[RunView]) -> list[Chart]:
-    """Return the certificates per round on a logarithmic scale: two for methods that choose columns by cuts, otherwise one."""
+    """Return charts of the certified gaps per round on a logarithmic scale. Methods that choose columns by cuts have two gaps, other
+    methods one.
+    """
     runs = [run for run in runs if not run.bounded and not has_values(run.column("restricted_gap"))]
     with_cuts = [run for run in runs if has_values(run.column("outer_gap"))]
     others = [run for run in runs if run not in with_cuts]
@@ -115,7 +117,7 @@ def _along_selection(runs: Sequence[RunView], measure: str, name: str) -> list[C
 
 
 def scored_points(runs: Sequence[RunView], measure: str = "accuracy") -> list[Series]:
-    """Return a measure on each scored store: along the path if it was scored, otherwise of the final model."""
+    """Return a measure on each scored store: at every point of the path if the path was scored, otherwise of the final model."""
     series = []
     for i, run in enumerate(runs):
         for score in run.shown_scores:
@@ -153,7 +155,7 @@ def _count_words(run: RunView, in_use: int) -> str:
 
 
 def _sign_words(run: RunView, several: bool) -> str:
-    """Return the meaning of a weight's sign, for methods that name their classes."""
+    """Return an explanation of the sign of a weight, for methods that name their classes."""
     classes = run.summary.get("classes")
     if several:
         return "; of several classes the largest; positive weights raise the score of the class"
@@ -281,7 +283,7 @@ _STREAMS = (
 
 
 def streams(runs: Sequence[RunView]) -> list[Chart]:
-    """Return loss and sparsity over the rows of a stream."""
+    """Return loss and sparsity against the number of rows read from a stream."""
     runs = [run for run in runs if run.tables.get("stream")]
     return [chart for words in _STREAMS for chart in _stream_charts(runs, *words)]
 

@@ -19,12 +19,13 @@ def cluster_run(
 ) -> dict[str, Any]:
     """Write the cluster of every training row of a run. The file ending of ``out`` selects the format (npz, csv, parquet, zarr).
 
-    K-means with ten starts on the coordinates of the learnt kernel, random numbers from ``seed``. ``normalize``: scale coordinates to unit
-    norm. With the ``store`` of the run, the result includes the Rand accuracy: the share of pairs of rows on which clusters and labels
-    agree.
+    The clusters are those of k-means with ten starts on the coordinates of the learnt kernel, with random numbers from ``seed``.
+    ``normalize``: scale coordinates to unit norm. If ``store``, the store of the run, is given, the result includes the Rand accuracy: the
+    fraction of pairs of rows on which clusters and labels agree.
 
     Returns ``rows``, ``out`` and the number of rows per cluster. Raises ValueError if the run has no kernel over its rows, or the number of
-    clusters is impossible; MemoryBoundExceeded if coordinates exceed ``memory`` bytes; DataError if the store has no labels or other rows.
+    clusters is impossible; MemoryBoundExceeded if coordinates exceed ``memory`` bytes; DataError if the store has no labels, or has other
+    rows than the run.
     """
     write = predictions_writer(out, CsvTexts(False, str))  # all of it is numbers
     refuse_foreign(out, Predictions.__name__)

@@ -1,4 +1,6 @@
-"""The training data of a run: figures, a check whether their store was replaced, and conversion of files to a similar store."""
+"""The training data of a run: their sizes and classes, a check whether their store was replaced, and conversion of files to a similar
+store.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def training_store(run: RunStore, info: MethodInfo) -> Any:
 
 
 def training_facts(run: RunStore) -> dict[str, Any]:
-    """Return ``rows``, ``columns``, ``classes`` (rows per label) and ``widths`` (columns with the smallest and the largest range).
+    """Return ``rows``, ``columns``, ``classes`` (rows per label) and ``widths`` (the columns whose values have the smallest and the largest
+    range).
 
     Empty if the store is missing or remote.
     """
@@ -51,7 +54,7 @@ def training_facts(run: RunStore) -> dict[str, Any]:
 
 
 def replaced_data(run: RunStore) -> str | None:
-    """Return a warning if the store of a run was replaced. ``None`` if it was not, or if it is missing or on an object store."""
+    """Return a warning if the store of a run was replaced. Return ``None`` if it was not replaced, is missing, or is on an object store."""
     # Behind a colon stands the scaling of the fit.
     url, (digest, *_) = (run.read_json("where") or {}).get("data"), str(run.config.get("data_digest")).split(":")
     now = None if url is None or digest == "text" else _current_digest(str(url))
@@ -74,7 +77,7 @@ def _current_digest(url: str) -> str | None:
 def as_store(run: str, source: str, emit: Emit) -> Iterator[str]:
     """Yield a store: ``source`` itself, or for a file (table, arrays, text) a temporary store encoded like the training data.
 
-    Raises DataError if the file does not match the training data, or if the run needs its training store for this and it is missing.
+    Raises DataError if the file does not match the training data, or if the encoding requires the training store and it is missing.
     """
     if not is_file(source):
         yield source

@@ -16,11 +16,11 @@ MOST_PARTS = 10  # parts that are named; the sum of the others is a line of its 
 
 
 def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, truth: np.ndarray, rows: np.ndarray) -> list[dict[str, Any]]:
-    """Return ``{"part", "value", "contribution"}`` for one row; the last entry is the decision value, with the row, its class and
-    prediction.
+    """Return ``{"part", "value", "contribution"}`` for every part of the decision on one row; the last entry is the decision value, with
+    the row, its class and prediction.
 
-    The row is the one classified correctly with the largest margin; for regression, the first one. Empty if the model's decisions have no
-    parts. Only this row is read.
+    The chosen row is the correctly classified one with the largest margin; for regression, the first row. Empty if the model's decisions
+    have no parts. No other row is read.
 
     ``values``: ``(n, m)`` decision values of all rows. ``truth``: ``(n,)`` class indices or targets. ``rows``: mask of the scored rows.
     """
@@ -54,7 +54,9 @@ def decision_rows(estimator: Estimator, data: BlockStore, values: np.ndarray, tr
 
 
 def _clearest(values: np.ndarray, truth: np.ndarray, scored: np.ndarray, has_classes: bool) -> tuple[int | None, int]:
-    """Return the row that was classified correctly with the largest margin, and its binary model; for regression, the first row."""
+    """Return the row that was classified correctly with the largest margin, and the index of the binary model that decided it; for
+    regression, the first row.
+    """
     if not has_classes:
         return int(scored[0]), 0
     codes = predicted_codes(values.T)

@@ -1,6 +1,6 @@
-"""Tables of a score for its report: confusion matrix, curves with intervals, calibration, predictions.
+"""Tables that the report of a score shows: confusion matrix, curves with intervals, calibration, predictions.
 
-Their size does not grow with the number of rows. The run directory stores them under the names in `DRAWN`.
+The size of the tables does not grow with the number of rows. The run directory stores them under the names in `DRAWN`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = list[dict[str, Any]]
 
 
 def told_figures(score: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of a score for users, without the tables of reports and the checksum of the data."""
+    """Return the metrics of a score for users, without the tables of reports and the digest of the data."""
     return {name: value for name, value in score.items() if name not in (*DRAWN, "data_digest")}
 
 
@@ -58,7 +58,7 @@ def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[An
 
 
 def evaluate_numbers(truth: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
-    """Return figures and tables of a regression. ``rmse_of_mean`` is the error of predicting the mean of these rows."""
+    """Return metrics and tables of a regression. ``rmse_of_mean`` is the error of predicting the mean target of these rows."""
     order = np.argsort(truth, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MAX_POINTS)).astype(int))]
     points = [{"truth": float(a), "prediction": float(b)} for a, b in zip(truth[shown], predicted[shown], strict=True)]
@@ -84,7 +84,7 @@ def _curve_rows(label: object, curve: Curve, x: str, y: str) -> Rows:
 
 
 def calibration_rows(is_positive: np.ndarray, values: np.ndarray, chance: np.ndarray | None, label: object) -> Rows:
-    """Return the share of positive rows per bin of probability; without probabilities, per bin of decision value."""
+    """Return the fraction of positive rows per bin of probability; without probabilities, per bin of decision value."""
     name = "decision" if chance is None else "probability"
     bins = calibration_bins(is_positive, values if chance is None else chance)
     return [{"class": label, name: one.mean, "share": one.share, "lower": one.lower, "upper": one.upper, "rows": one.rows} for one in bins]

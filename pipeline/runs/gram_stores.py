@@ -33,8 +33,8 @@ __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "kernel_grid"
 class GramOutcome:
     """Result of building or repairing a Gram store.
 
-    ``status``: ``done``, ``already-done`` or ``planned``. ``figures``: small JSON object with kernels, blocks, bytes and seconds; after a
-    dry run with tasks, bytes and memory.
+    ``status``: ``done``, ``already-done`` or ``planned``. ``figures``: small JSON object with the numbers of kernels, blocks, bytes and
+    seconds; after a dry run, those of tasks and bytes, and the memory.
     """
 
     status: str
@@ -42,7 +42,7 @@ class GramOutcome:
 
 
 class _Kernels(MethodConfig):
-    """The part of a parameter model that determines the column scaling for kernels."""
+    """The parameters that determine how columns are scaled for kernels."""
 
     kernels: list[str]
     scale: Scale = "auto"
@@ -69,10 +69,10 @@ def build_grams(
     Parameters
     ----------
     data, kernels
-        Block store (of sequences for string kernels), and kernels as in fits. Matrices are stored without normalisation and centring.
+        Block store (of sequences for string kernels), and kernels as in fits. Matrices are stored neither normalised nor centred.
     out, overwrite
         The Gram store. Kernels are added to an existing store of the same data. ``overwrite`` replaces a store of other data; readers see
-        the old one until the new one is complete.
+        the old store until the new one is complete.
     scale
         Scaling of the columns, as in estimators; ``None``: unscaled. A fit can only read matrices that were computed with its own scaling.
     cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout, on_event, dry_run
@@ -141,7 +141,7 @@ def _existing(out: str, data: BlockStore) -> GramStore | None:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The part of a Gram store that has to be computed."""
+    """Number and size of the blocks of a Gram store that have to be computed."""
 
     kernels: int
     block: int
@@ -201,11 +201,11 @@ def repair_grams(
     stall_timeout: float | None = None,
     on_event: Emit | None = None,
 ) -> GramOutcome:
-    """Recompute the damaged blocks of a Gram store, to the same bytes. All other blocks are left unchanged.
+    """Recompute the damaged blocks of a Gram store, with bit-identical results. All other blocks are left unchanged.
 
     ``store``, ``data``: the Gram store, and the block store that it was built from. Other arguments are as in :func:`build_grams`. Raises
-    ConfigMismatch if the Gram store was built from other data, StorageError if a damaged kernel was computed elsewhere, and DigestMismatch
-    if the manifest or a description is damaged.
+    ConfigMismatch if the Gram store was built from other data, StorageError if a damaged kernel was added as a precomputed matrix,
+    and DigestMismatch if the manifest or a description is damaged.
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store = check_place(store, "new-store", "store")

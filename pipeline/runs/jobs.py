@@ -1,8 +1,8 @@
-"""Jobs: fits of a search as tasks. Fits without distributed passes run in parallel: points of a grid, folds, repetitions.
+"""Jobs: whole fits of a search that run as tasks. Fits without distributed passes run in parallel: points of a grid, folds, repetitions.
 
-A job runs a whole fit in the process of its worker, as the driver would. It uses the same parameters, folds and ``driver_memory``, which
-determines decisions, so results have the same bits. Points whose fits start from one another form one job. A job keeps its own folders
-with checkpoints and final scores. Finished fits are not repeated; interrupted fits resume.
+A job runs a fit in the process of its worker exactly as the driver would. Results are bit-identical, because the job uses the same
+parameters, the same folds and the same ``driver_memory``, on which decisions depend. Points whose fits use one another as a warm start form
+one job. A job has its own folders with checkpoints and final scores. Finished fits are not repeated; interrupted fits resume.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RESULT_BYTES = 1 << 16  # the scores of a job, at most
 
 @dataclass(frozen=True)
 class FitJob:
-    """Fits of a search that leave out one fold: a single one, or a group whose fits start from one another."""
+    """Fits of a search that leave out the same fold: a single fit, or a group of fits that use one another as a warm start."""
 
     points: tuple[int, ...]  # numbers in the grid
     fold: int
@@ -43,12 +43,12 @@ class FitJob:
 
 
 def job_bytes(problem: Problem) -> int:
-    """Return the peak bytes of a fit in a single process: its driver, and a step of its passes."""
+    """Return the peak memory in bytes of a fit in a single process: the driver's memory, and one step of a pass."""
     return int(problem.plan["driver_bytes"] + problem.plan["task_bytes"]) + OVERHEAD
 
 
 def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[Json]:
-    """Return the scores of a job, computed on a worker. ``order`` is the common text of all jobs; see :func:`_order`."""
+    """Return the scores of a job, computed on a worker. ``order`` contains the settings that all jobs share; see :func:`_order`."""
     told = json.loads(resolve(order).tobytes())
     data, chosen = open_shared(told["data"], told["digest"]), {name: [told[name][k] for k in job.points] for name in ("given", "params")}
     configs = [make_config(info.config, params) for params in chosen["params"]]
@@ -68,7 +68,7 @@ def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[Json]:
 
 
 def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
-    """Return the common settings of all jobs as the bytes of a text, because only arrays are shared with workers."""
+    """Return the settings that all jobs share as JSON text in a uint8 array, because only arrays are shared with workers."""
     fits = {
         "params": [config.model_dump(mode="json") for config in search.configs],
         "given": search.points,
@@ -80,10 +80,10 @@ def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
 
 
 def run_jobs(search: Search, groups: Sequence[Group], ctx: RunContext, folder: Path) -> list[Group]:
-    """Run all fits without distributed passes on workers and keep their scores. Returns the groups with these fits as separate groups.
+    """Run all fits without distributed passes on workers and keep their scores. Return the groups, with these fits in groups of their own.
 
-    The driver later runs the remaining fits one by one: those with distributed passes, and those that exceed a worker's memory, which cause
-    a warning. Finished fits are skipped.
+    The driver later runs the remaining fits one by one: fits with distributed passes, and fits that exceed a worker's memory, for which a
+    warning is given. Finished fits are skipped.
     """
     if ctx.executor.kind == "sync":
         return [*groups]
@@ -99,7 +99,9 @@ def run_jobs(search: Search, groups: Sequence[Group], ctx: RunContext, folder: P
 
 
 def _parts(group: Group, ctx: RunContext) -> list[Group]:
-    """Divide a group into parts that become one job per fold, if its fits have no distributed passes; otherwise return it unchanged."""
+    """Return a group unchanged if any of its fits has distributed passes. Otherwise, divide it into parts, each of which becomes one job
+    per fold.
+    """
     if any(group.problem(point, 0, ctx).distributed for point in range(len(group.points))):
         return [group]
     return group.parts()

@@ -72,7 +72,9 @@ def _decide(
 
 
 def _known_covariates(estimator: Estimator, covariates: UserData, data: BlockStore) -> Covariates | None:
-    """Return the covariates of a store's rows from an array, a file, or its record. Raises ValueError if the model takes none."""
+    """Return the covariates of a store's rows from an array, a file, or the record of a file
+    (:func:`gramplane.storage.columns_file`). Raises ValueError if the model takes none.
+    """
     if covariates is None:
         return None
     if not hasattr(estimator.model_, "covariate_names"):
@@ -89,7 +91,9 @@ def _check_memory(
     covariates: Covariates | None,
     proba: bool,
 ) -> Memory:
-    """Return the planned memory of predictions: this process, and a step of their pass. Raises an error if it exceeds the limit."""
+    """Return the planned memory of predictions: that of this process, and that of a step of the pass. Raises an error if it exceeds the
+    limit.
+    """
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     items = predict_items(estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
     refuse(name, items, limit, f"{name} fewer rows at a time (a store of some of them)")
@@ -154,12 +158,13 @@ def predict_store(
     Options:
 
     - ``covariates``: covariates of the rows, if the model needs them and the store has none: an array, or a file (csv, npy, npz, parquet).
-    - ``proba``: calibrate class probabilities now if necessary, and keep them for later calls. This takes about five fits on the training
-      store. Without it, probabilities are written only if the model has them: for logistic loss, or if calibrated in the fit.
+    - ``proba``: calibrate class probabilities now if necessary, and keep the calibration for later calls. Calibration takes about five
+      fits on the training store. Without ``proba``, probabilities are written only for a logistic loss or if the model was calibrated in
+      the fit.
     - ``three_way``: for tri-class models; rows of neither class are predicted as ``irrelevant_label``.
     - ``replace``: replace an existing ``out`` even if it does not contain predictions.
-    - ``excel_safe``: quote texts in a .csv file that a spreadsheet would evaluate (they begin with =, @, + or -). Otherwise a warning lists
-      them.
+    - ``excel_safe``: quote texts in a .csv file that a spreadsheet would evaluate (they begin with =, @, + or -). Otherwise, a warning
+      reports such texts.
     - ``dry_run``: return the plan without computing or writing.
 
     Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). The plan of a dry run has
@@ -252,11 +257,12 @@ def score_store(
 
     Classification: accuracy; precision, recall and F1 per class; for two classes the area under the ROC curve; with probabilities also
     log-loss and Brier score. Regression: R2 and errors. Scores have 95 % bootstrap intervals, with a fixed seed. For comparison there is
-    the score of always predicting the most frequent class (``majority``), or the mean. Multi-task models also have the mean over tasks and
-    a row per task; other figures are over all rows. Further tables are for reports (confusion matrix, curves, calibration, predictions).
+    the score of always predicting the most frequent class (``majority``), or the mean. For multi-task models, the result also has the mean
+    over tasks and a row per task; all other scores are over all rows. Further tables are for reports (confusion matrix, curves,
+    calibration, predictions).
 
-    ``rows_are`` names the scored rows; on the training store of a run with ``test_share`` these are the held-out rows. ``store`` may be a
-    file, and ``covariates`` and ``dry_run`` are as in :func:`predict_store`. Raises MemoryBoundExceeded if this process would exceed
+    ``rows_are`` describes the scored rows; on the training store of a run with ``test_share``, these are the held-out rows. ``store`` may
+    be a file. ``covariates`` and ``dry_run`` are as in :func:`predict_store`. Raises MemoryBoundExceeded if this process would exceed
     ``driver_memory``.
 
     Examples
@@ -343,7 +349,7 @@ def _path(
     covariates: Covariates | None,
     measure: Callable[[np.ndarray], dict[str, float]],
 ) -> list[dict[str, Any]]:
-    """Return a measure of the decision values of some rows, for the model after every round."""
+    """Return a measure of the decision values on some rows for every model of the path, one model per round."""
     with one_thread(), open_executor(where.config()) as executor:
         resources = Resources(executor, driver_memory=driver_bytes(where.driver_memory))
         along = estimator.model_.staged_decision_values(data, resources, covariates=covariates)

@@ -33,7 +33,7 @@ class _Planning(Executor):
 def predict_items(model: Model, data: BlockStore, out: str | None, labels: np.ndarray | None, proba: bool = False) -> tuple[Item, ...]:
     """Return the memory items of this process while it predicts or scores the rows of a store.
 
-    ``out``: output path, whose ending determines the final form of the predictions; ``None`` for scores. ``labels``: the classes, or
+    ``out``: output path, whose file extension determines the format of the predictions; ``None`` for scores. ``labels``: the classes, or
     ``None``. ``proba``: whether class probabilities are computed.
     """
     n, m, c = data.n_rows, model.n_values, len(labels) if labels is not None and proba else 0
@@ -71,7 +71,7 @@ def predict_plan(
     emit: Emit,
     covariates: Any = None,
 ) -> dict[str, Any]:
-    """Return tasks and memory of predicting the rows of a store on a kind of ``cluster``. Nothing is computed.
+    """Return the number of tasks and the memory of predicting the rows of a store on a kind of ``cluster``. Nothing is computed.
 
     Raises ValueError if the data do not match the model.
     """

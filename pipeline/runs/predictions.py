@@ -89,7 +89,8 @@ def _save_parquet(path: Path, columns: Mapping[str, np.ndarray]) -> None:
 class Predictions:
     """Predicted labels (codes into ``labels``; numbers for regression) and decision values, saved as a Zarr group.
 
-    ``row``: row numbers, or numeric ids. ``id_letters``, ``id_ends``: other ids, concatenated. ``probability``: of ``classes``, if known.
+    ``row``: row numbers, or numeric ids. ``id_letters``, ``id_ends``: ids that are texts, concatenated, and where each text ends.
+    ``probability``: probabilities of ``classes``, if known.
     """
 
     labels: tuple[str, ...]
@@ -166,10 +167,10 @@ _HEADER_BYTES = 1 << 20
 
 
 def refuse_foreign(out: str, record: str | None) -> None:
-    """Check, before any work, that ``out`` is absent, empty, or an earlier output that may be replaced.
+    """Check, before any work, that ``out`` does not exist, is empty, or is an earlier output that may be replaced.
 
-    The file ending determines the expected format; URLs of object stores are not checked. ``record``: class of the records in a ``.zarr``
-    folder of predictions; ``None`` accepts any content. Raises ValueError with the path, or OSError if it is not writable.
+    The file extension determines the expected format; URLs of object stores are not checked. ``record``: class of the records in a
+    ``.zarr`` folder of predictions; ``None`` accepts any content. Raises ValueError with the path, or OSError if it is not writable.
     """
     path = local_path(out)
     if path is None:

@@ -53,7 +53,9 @@ def _open_run(run: str, store: str, asked: Recommendation | None, labels: Sequen
 
 
 def _checked_plan(use: _Use, options: ComputeOptions, limit: int, emit: Emit) -> dict[str, Any]:
-    """Return passes and memory of a request. Raises MemoryBoundExceeded if this process or a task would exceed its limit."""
+    """Return the number of tasks and the memory of a request. Raises MemoryBoundExceeded if this process or a task would exceed its
+    limit.
+    """
     n_labels = len({text.strip() for text in use.labels} - {""})
     items = (model_item(use.model), *use_items(use.model, use.asked, n_labels))
     refuse("predict", items, limit, "fewer users" if use.asked is None else "fewer candidates")
@@ -83,10 +85,10 @@ def use_store(
 ) -> dict[str, Any]:
     """Write recommendations or labels of a run of ``social-strength`` for its users.
 
-    ``recommend``: number of candidates per user. Candidates are other users, or with ``members`` (rows of a group and a user in it) groups.
-    Groups are ranked by the sum of f over their members, or with ``group_score="strength"`` by the sum of the strengths. The table has
-    columns ``user, rank, candidate`` (or ``group``), ``decision`` and ``strength``, and is written to .npz, .csv or .parquet. ``labels``: a
-    label for every user, empty if unknown; the labels of all users are written as predictions.
+    ``recommend``: number of candidates per user. Candidates are other users or, if ``members`` is given (rows of a group and a user in it),
+    groups. Groups are ranked by the sum of f over their members, or with ``group_score="strength"`` by the sum of the strengths. The table
+    has columns ``user, rank, candidate`` (or ``group``), ``decision`` and ``strength``, and is written to .npz, .csv or .parquet.
+    ``labels``: a label for every user, empty if unknown; the labels of all users are written as predictions.
 
     Returns ``rows`` and ``out``, or with ``dry_run`` the plan. Raises ValueError if neither or both of ``recommend`` and ``labels`` are
     given, or a number is below 1; DataError if the store has other users than the fit; MemoryBoundExceeded.

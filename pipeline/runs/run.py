@@ -1,7 +1,7 @@
 """``run_method``: runs a method on a store in a run directory, from the first check to the saved model.
 
-The configuration of a run directory never changes: its ``config.json`` holds method, parameters, digest of the data, and decisions of
-the run. Starting again resumes the run; a finished run is left unchanged.
+The configuration of a run directory never changes: its ``config.json`` contains method, parameters, digest of the data, and decisions
+of the run. Calling ``run_method`` again resumes the run; a finished run is left unchanged.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def method_named(name: str) -> MethodInfo:
 
 
 def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None, digest: str | None = None) -> Any:
-    """Return the store that a method works on, or the text that it reads as a stream (``extra["stream"]``).
+    """Return the store that a method works on, or the text file that it reads as a stream (``extra["stream"]``).
 
-    An open store is returned unchanged. With ``digest``, that version of the store is opened, even if the store was replaced since. Raises
-    ValueError if a text is given and the method cannot read streams; DigestMismatch if the version is missing; DataError if there are
+    An open store is returned unchanged. With ``digest``, the store is opened in that version, even if it has been replaced since. Raises
+    ValueError if a text file is given and the method cannot read streams; DigestMismatch if the version is missing; DataError if there are
     missing values and the method does not accept them.
     """
     stream = (extra or {}).get("stream")
@@ -102,9 +102,10 @@ def store_digest(url: str, digest: str) -> str:
 
 @contextlib.contextmanager
 def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str = "methods.fgm.score_pass") -> Iterator[Executor]:
-    """Open the executor of a run. It checks that all workers see the same store, and sets the size of their block cache.
+    """Open the executor of a run, check that all workers see the same store, and set the size of the workers' block caches.
 
-    ``passes`` is the module of the passes to run; a worker loads it before its memory is measured. BLAS has one thread meanwhile.
+    ``passes`` is the module of the passes to run; a worker loads it before its memory is measured. BLAS is limited to one thread while the
+    executor is open.
     """
     sweep_folders()
     with one_thread(), open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url, data.digest)) as executor:
@@ -117,7 +118,7 @@ def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str =
 
 
 def kept_bytes(passes: str = "methods.fgm.score_pass") -> int:
-    """Return the bytes of blocks that this process caches. On a worker, the code of the passes is loaded first."""
+    """Return the size in bytes of the blocks that this process caches. On a worker, the code of the passes is loaded first."""
     module = importlib.import_module(f"..{passes}", __package__)
     getattr(module, "load_programs", int)()
     return cached_bytes()
@@ -150,11 +151,11 @@ def run_method(
         Block store and run directory.
     cluster, worker_memory, driver_memory, allow_plaintext, tls
         Where passes run (``sync``, ``local:4``, ``tls://…``), and memory limits; see :class:`ComputeOptions`. A run may resume with a
-        larger ``driver_memory``; its earlier decisions remain.
+        larger ``driver_memory``; decisions that were based on the earlier limit remain.
     stall_timeout
         Seconds without a finished task before the run is aborted. ``None``: as set by the environment, otherwise 300.
     dry_run, on_event
-        Return the plan without writing anything; function that receives event records.
+        Whether to return the plan without writing anything; function that receives event records.
     seed, extra
         Root seed of the run; further inputs such as ``groups`` and ``test_share``.
 
@@ -302,9 +303,10 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
 
 
 def _raise_memory(folder: RunStore, options: ComputeOptions) -> tuple[int, ComputeOptions]:
-    """Return the memory that the decisions of an existing run are based on, and the options with its current limit.
+    """Return the memory on which the decisions of an existing run are based, and the options with the current memory limit.
 
-    The limit is the given one, or the last one of the run. A limit below the memory of the decisions changes the configuration.
+    The current limit is the one in ``options``, or else the last one of the run. If it is below the memory on which decisions are based,
+    the configuration changes.
     """
     decided = int(folder.config.get("driver_memory", options.driver_bytes))
     last = int((folder.read_json("where") or {}).get("driver_memory", decided))
@@ -409,9 +411,10 @@ def alone_text(method: str, cluster: str | None) -> str:
 def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, Any]:
     """Return the summary of a run, including the figures common to all methods.
 
-    ``iterations``: steps of the run. ``objective``. ``gap``: absolute; ``None`` without a certificate. ``certified_over``: the problem that
-    the certificate is for. ``relative_gap``: the value that the last step compared with its tolerance, or else a share of the objective.
-    ``stop``. ``classes``: ``None`` for regression. Accuracies or R2 of the last step, if measured.
+    The common figures are ``iterations`` (number of steps), ``objective``, ``gap`` (absolute; ``None`` without a certificate),
+    ``certified_over`` (the problem to which the certificate applies), ``relative_gap`` (the value that the last step compared with the
+    tolerance, or else the gap divided by the absolute value of the objective), ``stop``, ``classes`` (``None`` for regression), and the
+    accuracies or R2 of the last step, if measured.
     """
     names = ("objective", "gap", "certified_over", "relative_gap", "stop", "classes")
     figures = {**dict.fromkeys(names), "relative_gap": _relative(own, outcome.history), **own}

@@ -81,7 +81,9 @@ class Search:
 
 
 def _chains(configs: Mapping[int, MethodConfig]) -> list[list[int]]:
-    """Return points as chains of fits that start from one another. A chain varies the first path parameter, others in the given order."""
+    """Return points as chains, in which each fit is the warm start of the next. Within a chain, fits are ordered by the other path
+    parameters as they occur, then by the first path parameter.
+    """
     first = next(iter(configs.values()))
     if not first.path:
         return [[k] for k in configs]
@@ -119,7 +121,7 @@ class Group:
         return method.problem(self.configs[point], method.without(self.inputs, self.splits[fold].left_out), ctx)
 
     def shares(self, ctx: RunContext) -> bool:
-        """Whether fits share passes, at least those of the folds of the first repetition."""
+        """Whether fits share passes: at least, whether the fits on the folds of the first repetition do."""
         masks = {k: split.left_out for k, split in enumerate(self.splits[: self.search.folds])}
         return FoldRuns(self.search.info.method, self.configs, self.inputs, masks, ctx).shared([0]) is not None
 
@@ -148,7 +150,7 @@ class Group:
                 yield score._replace(point=self.points[score.point])
 
     def parts(self) -> list[Group]:
-        """Return one group for each set of points whose fits start from one another."""
+        """Return one group for each chain of points whose fits use one another as a warm start."""
         ends, parts = itertools.accumulate(map(len, self.chains), initial=0), []
         for first, chain in zip(ends, self.chains, strict=False):
             parts.append(replace(self, points=self.points[first : first + len(chain)], chains=[chain], is_whole=True))

@@ -39,14 +39,14 @@ def selection_stability(
 ) -> dict[str, Any]:
     """Return how often a run's method selects each feature (group, product) over bootstrap resamples of its training rows.
 
-    Resamples are row weights, and share the passes of one loop. ``n_resamples``: their number. ``seed``: seed of the resamples, by default
-    that of the run. With ``dry_run``, return the plan.
+    Each resample is a vector of row weights; the fits on all resamples share their passes. ``n_resamples``: number of resamples. ``seed``:
+    seed of the resamples, by default the seed of the run. With ``dry_run``, return the plan.
 
     Returns ``resamples``, ``n_selected``, ``mean_frequency`` (mean over the features that the run selected), ``steady`` (number of features
     selected in at least 80 % of the resamples), ``ever_selected``, and the rows ``features``: name, frequency, and whether the run selected
     the feature.
 
-    Raises ValueError if the method has no such measure, or ``n_resamples`` is below 1; StorageError if the run is not finished;
+    Raises ValueError if stability is not defined for the method, or ``n_resamples`` is below 1; StorageError if the run is not finished;
     DigestMismatch if its training rows are missing; MemoryBoundExceeded if this process would exceed ``driver_memory``.
 
     Examples

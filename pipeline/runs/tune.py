@@ -1,4 +1,4 @@
-"""Cross-validation and grid search on a store. Folds are row masks without copies, and fits share passes if the method can."""
+"""Cross-validation and grid search on a store. Folds are masks of rows, not copies, and fits share passes if the method supports this."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
     """Check that fits of a method with these parameters can be compared.
 
-    Raises ValueError for an unknown method, a method without a held-out score, or a parameter that only sets where matrices are stored.
+    Raises ValueError for an unknown method, a method without a held-out score, or a grid over a parameter that only sets where matrices are
+    stored.
     """
     if not method_named(method).config.has_scores:
         raise ValueError(f"method {method!r} has no score on rows held out, so settings cannot be compared; fit it once per setting")
@@ -84,7 +85,7 @@ def _check(search: Search, where: ComputeOptions) -> None:
 
 
 def _table(search: Search, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
-    """Return one row for every point of the grid, and for every point of its path."""
+    """Return one row for every point of the grid; if a point has a path, one row for every point of the path."""
     from .jobs import run_jobs
 
     found, folds = dict[str, tuple[Score, dict[int, Score]]](), search.folds * search.repeats
@@ -98,7 +99,9 @@ def _table(search: Search, folder: Path, where: ComputeOptions, emit: Emit) -> l
 
 
 def _row(search: Search, first: Score, scores: Sequence[Score]) -> dict[str, Any]:
-    """Return the row of a point: parameters, mean scores over folds (``None`` if a fold has none), and the size of the selection."""
+    """Return the row of a point: parameters, mean scores over folds (``None`` if the score is undefined in a fold), and the size of the
+    selection.
+    """
     config = search.configs[first.point]
     names = sorted({name for point in search.points for name in point})
     further = {ALONG[name]: value for name, value in first.further.items()}
@@ -129,7 +132,9 @@ def plan_search(
     group_column: str | None = None,
     **where: Any,
 ) -> dict[str, Any]:
-    """Return the plan of :func:`tune`: the fits, the tasks on workers (passes of a fit, or whole fits), and the bytes of a whole fit."""
+    """Return the plan of :func:`tune`: the fits, the tasks on workers (passes of a fit, or whole fits), and the memory in bytes of a whole
+    fit.
+    """
     from .jobs import FITS, job_bytes
 
     check_tunable(method, grid)
@@ -183,8 +188,8 @@ def cross_validate(
 
     Rows have ``rounds`` (for ``fgm``) or ``p`` (for ``kta-path``), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``,
     ``selected`` and ``folds``. Regressions have ``r2`` and ``mse`` instead of the accuracy. With ``scoring``, the first score replaces
-    these under its own name; each further score has its mean, ``NAME_deviation`` and ``NAME_folds``. Raises ValueError for an unknown
-    method or score, a score that does not suit the target, or a method without a held-out score.
+    these columns under its own name. Every further score NAME has columns ``NAME`` (mean), ``NAME_deviation`` and ``NAME_folds``. Raises
+    ValueError for an unknown method or score, a score that does not suit the target, or a method without a held-out score.
 
     Examples
     --------
@@ -227,22 +232,22 @@ def tune(
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation, and fit the best point on all rows.
 
-    Points are compared by accuracy, by R2 for a numeric target, or by ``scoring``. Scores equal those of the cross-validated estimators. Of
-    two classes the second is positive, whatever the labels. For scores of probabilities, decision values of a logistic loss are log odds;
-    others are calibrated by a sigmoid on the held-out rows, in five folds.
+    Points are compared by accuracy, by R2 for a numeric target, or by ``scoring``. Scores equal those of the cross-validated estimators.
+    With two classes, the second is positive, whatever the labels. For scores of probabilities, decision values of a logistic loss are log
+    odds; others are calibrated by a sigmoid on the held-out rows, in five folds.
 
     Held-out rows have weight zero. Kernels are normalised over all rows, including held-out ones. With several tasks, folds are drawn
     within tasks.
 
-    Fits of different folds share passes and Gram matrices, or start from one another. The path of a Feature Generating Machine gives every
-    number of rounds up to ``max_rounds`` without further fits, so the number of rounds is chosen as well; the same holds for ``p`` of a
-    kernel selection path. A stream for the group lasso is read once for all fits. Finished fits are not repeated. On a cluster, fits
-    without distributed passes run as tasks, with the same bits.
+    Fits of different folds share passes and Gram matrices, or use one another as a warm start. The path of a Feature Generating Machine
+    gives the scores of every number of rounds up to ``max_rounds`` without further fits, so the number of rounds is chosen as well; the
+    same holds for ``p`` of a kernel selection path. A stream for the group lasso is read once for all fits. Finished fits are not repeated.
+    On a cluster, fits without distributed passes run as tasks, with bit-identical results.
 
     Parameters
     ----------
     grid, params
-        Parameter names with their values, and parameters common to all points.
+        Parameter names, each with the values to try; and parameters common to all points.
     data, run
         Block store and run directory. The table is ``tune.json``; the final fit is in ``best``.
     folds, seed, repeats

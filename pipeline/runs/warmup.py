@@ -1,4 +1,6 @@
-"""Compiles all code that a first fit would compile: tiny fits of every kind, and calls of all compiled kernels, with times."""
+"""Compiles all code that a first fit would compile, by tiny fits of every kind and calls of all compiled kernels, and measures the
+times.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ..core.resources import Emit
 
 
 def run_cases(emit: Emit) -> dict[str, float]:
-    """Run every case once. Returns the seconds of each, which are small if the code was compiled before."""
+    """Run every case once. Return the time of each in seconds, which is small if its code was compiled before."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning

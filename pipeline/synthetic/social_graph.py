@@ -35,7 +35,7 @@ class SocialGraph:
 def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, noise: float = 9.0 / 8.0, seed: int = 0) -> SocialGraph:
     """Return a community in which comments and tags depend on ties, and pictures and favourites do not.
 
-    User u belongs to communities by shares pi_u ~ Dirichlet(0.2). Ties follow s_uv = <pi_u, pi_v>: contacts have probability
+    User u belongs to communities with proportions pi_u ~ Dirichlet(0.2). Ties depend on s_uv = <pi_u, pi_v>: contacts have probability
     ``min(1, s/4 + .003)``. Comments are Poisson(3 s) on a quarter of the contacts, Poisson(.02) on all pairs, and Poisson(3) by users on
     their own photos. Counts of tags, groups and places are Poisson with mean ``(snr pi profile + 1/V) / (1 + snr)`` of their total.
     Favourites are pure noise, and the mean visual words are pi + N(0, noise).

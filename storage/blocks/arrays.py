@@ -19,7 +19,7 @@ MAX_CHUNK_BYTES = 512 << 20
 """Largest chunk that a store may declare. Larger chunks are rejected before memory is allocated."""
 
 Record = dict[str, tuple[int, int]]
-"""Written objects: key -> (bytes, crc32c)."""
+"""Written objects: key -> (size in bytes, crc32c)."""
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 _DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _NUMBERS}
@@ -77,7 +77,7 @@ class ArraySpec:
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> "ArraySpec":
-        """Read the ``zarr.json`` of an array. Raises SchemaError unless it has plain little-endian chunks of limited size."""
+        """Read the ``zarr.json`` of an array. Raises SchemaError unless the array has plain little-endian chunks of limited size."""
         fields = parse_json(data, where)
         shape = _read_lengths(fields, "shape", where)
         spec = cls(shape, _read_lengths(_inner_config(fields.get("chunk_grid")), "chunk_shape", where), str(fields.get("data_type")))
@@ -176,7 +176,8 @@ def fill_values(dtype: np.dtype, count: int) -> npt.NDArray:
 class ChunkedArray:
     """One array of a committed store. The first read of a chunk checks its crc32c, and every read checks its length.
 
-    ``listed`` is the manifest of the store. ``verified`` holds the keys already checked in this process; the arrays of a store share it.
+    ``listed`` is the manifest of the store. ``verified`` holds the keys already checked in this process; the arrays of a store share this
+    set.
     """
 
     def __init__(self, objects: Objects, prefix: str, spec: ArraySpec, listed: Mapping[str, tuple[int, int]], verified: set[str]) -> None:

@@ -21,7 +21,7 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
 
     A line has two rows, counted from 0, and a value, separated by commas or blanks (``3,17,-1``). A header line, empty lines and text after
     ``#`` are ignored. ``allowed`` lists the values a pair may have. With ``ordered``, (i, j) and (j, i) are different pairs. Raises
-    DataError, with file and line, for an invalid pair or one with two values.
+    DataError, with file and line, for an invalid pair, or a pair with two different values.
     """
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     for line, words in _split_rows(path):
@@ -38,9 +38,9 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
 def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.ndarray:
     """Return the edges of a graph, int64 (m, 2), rows < columns, in the order of a text file.
 
-    A line has two nodes, counted from 0, separated by a comma or blanks (``3,17``); the same text is ignored as in `read_pairs`. ``n`` is
-    the number of nodes, if known, and ``what`` is their name in messages. Raises DataError, with file and line, for an invalid edge or one
-    that is repeated, in either order.
+    A line has two nodes, counted from 0, separated by a comma or blanks (``3,17``); header, empty lines and comments are ignored as in
+    `read_pairs`. ``n`` is the number of nodes, if known, and ``what`` is their name in messages. Raises DataError, with file and line, for
+    an invalid edge, or an edge that is repeated in either order.
     """
     seen: dict[tuple[int, int], int] = {}
     for line, words in _split_rows(path):
@@ -65,7 +65,7 @@ def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int
     """Return the lines of a text file that assign names to rows, in order: ``[name, row]``, or ``[name, row, number]`` in every line.
 
     A name (of a query or group) has no commas or blanks; rows count from 0. With ``numbers``, a line may have a finite,
-    non-negative number; the numbers of one name must not all be 0. ``least`` is the smallest number of rows per name. A first line
+    non-negative number; at least one number of each name must be positive. ``least`` is the smallest number of rows per name. A first line
     without digits, empty lines and text after ``#`` are ignored.
 
     Raises DataError, with file and line, for an invalid or repeated line, or for the first line of a name
@@ -115,8 +115,8 @@ def _read_named_row(words: list[str], path: str, line: int, n_rows: int, numbers
 
 
 def matrix_file(path: str, n_rows: int) -> dict[str, str]:
-    """Return path and sha256 of a ``.npy`` file with a matrix of all rows; `load_matrix` reads it. Raises DataError if it is not such a
-    file.
+    """Return path and sha256 of a ``.npy`` file with a matrix of all rows; `load_matrix` reads it. Raises DataError if the file does
+    not hold such a matrix.
     """
     try:
         matrix = np.lib.format.open_memmap(path, mode="r")
@@ -165,7 +165,9 @@ def _read_pair(words: list[str], path: str, line: int, n_rows: int, allowed: tup
 
 
 def read_row_texts(path: str, n_rows: int | None = None) -> list[str]:
-    """Return the lines of a UTF-8 text file, one per row of a store. Raises DataError if it cannot be read or has not ``n_rows`` lines."""
+    """Return the lines of a UTF-8 text file, one per row of a store. Raises DataError if the file cannot be read or does not have
+    ``n_rows`` lines.
+    """
     lines = read_lines(path)
     if n_rows is not None and len(lines) != n_rows:
         reason = f"the file has {len(lines)} lines; there must be one for each of the {n_rows} rows of the store"

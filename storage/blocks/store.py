@@ -43,7 +43,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """Result of re-reading a store: how much the manifest lists, and the objects that are missing or differ."""
+    """Result of re-reading a store: the number and total bytes of the objects checked, and the objects that are missing or differ."""
 
     n_objects: int
     nbytes: int
@@ -56,7 +56,7 @@ class VerifyReport:
 
 
 def verify_all(sizes: Mapping[str, int], check: Callable[[str], None], progress: Callable[[int, int], None] | None) -> VerifyReport:
-    """Check objects by key; ``sizes`` gives their bytes. A StorageError raised for an object describes its damage."""
+    """Check objects by key; ``sizes`` gives their sizes in bytes. A StorageError raised for an object describes its damage."""
     total, seen, damaged = sum(sizes.values()), 0, []
     for key in sorted(sizes):
         try:
@@ -138,7 +138,8 @@ class BlockSource:
 
 
 class BlockStore(BlockSource):
-    """A committed version of a block store, read-only, at ``place`` below ``url``; open it with `BlockStore.open`.
+    """A committed version of a block store, read-only. ``url`` is the store, ``place`` the URL of this version. Open it with
+    `BlockStore.open`.
 
     Its digest is the digest of the manifest; if a column scaling is applied (`with_scale`), a colon and the scaling follow. Opening the
     store by URL and digest therefore gives the same numbers.
@@ -160,10 +161,11 @@ class BlockStore(BlockSource):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
-        """Open the current version at a path or URL and stay on it, or open the version with a digest, which may have been replaced since.
+        """Open the current version at a path or URL, or the version with the given digest, even if it was replaced since. Later commits do
+        not change the opened version.
 
-        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if it is not a block store, or in an unknown format;
-        DigestMismatch if the manifest or a description is damaged, or no version has the digest.
+        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if it is not a block store, or has an unknown
+        format; DigestMismatch if the manifest or a description is damaged, or no version has the digest.
         """
         refuse_foreign(url)
         version, *shown = (digest or "").split(":")
@@ -174,7 +176,7 @@ class BlockStore(BlockSource):
         return _kept_open(store)
 
     def with_scale(self, kind: ScaleKind, *, centred: bool = True) -> "BlockStore":
-        """Return this version with another column scaling, as if it had been ingested with it; nothing is read or written.
+        """Return this version with another column scaling, as if it had been ingested with this scaling; nothing is read or written.
 
         ``centred`` also shifts dense columns if the kind of scaling does. Raises SchemaError if the store lacks the tables for the factors;
         DataError if the squares of a column overflow.
@@ -297,7 +299,7 @@ class BlockStore(BlockSource):
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
         """Return raw values of chosen columns, in the order of ``ids`` (duplicates allowed), optionally for a half-open range of rows.
 
-        The result is CSC with int32 indices, or a dense array in C order. Of sparse stripes already checked in this process, only the
+        The result is CSC with int32 indices, or a dense array in C order. If a sparse stripe was already checked in this process, only the
         needed byte ranges are read.
         """
         columns = check_ids(ids, self.meta.n_cols)
@@ -358,8 +360,8 @@ class BlockStore(BlockSource):
         return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
-        """Return a table with one entry per row: "y", "task", "group", "weight", …; "covariates" has one row of numbers each, see
-        ``meta.covariates``.
+        """Return a table with one entry per row: "y", "task", "group", "weight", …; the table "covariates" has several numbers per row,
+        see ``meta.covariates``.
         """
         return self._table(check_name(name), self.meta.n_rows)
 
@@ -386,8 +388,8 @@ class BlockStore(BlockSource):
         return split_texts(self._table("names/bytes"), np.diff(ends))
 
     def sequences(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.object_] | None:
-        """Return the texts of rows ``lo:hi`` as an object array of str, or None if this is not a store of sequences; only their bytes are
-        read.
+        """Return the texts of rows ``lo:hi`` as an object array of str, or None if this is not a store of sequences. Only the bytes of
+        these rows are read.
         """
         return self._row_texts("sequences", "letters", lo, hi) if "sequences/offsets" in self._arrays else None
 
@@ -405,7 +407,7 @@ class BlockStore(BlockSource):
 
     @property
     def id_letters(self) -> int:
-        """Return the bytes of the texts that name the rows; 0 if names are numbers, or there are none."""
+        """Return the total bytes of the texts that name the rows; 0 if the names are numbers, or if rows have no names."""
         return self._array("ids/bytes").spec.shape[0] if "ids/offsets" in self._arrays else 0
 
     def _row_texts(self, group: str, letters: str, lo: int, hi: int | None) -> npt.NDArray[np.object_]:
@@ -443,8 +445,8 @@ class BlockStore(BlockSource):
 
     @cached_property
     def table(self) -> TableColumns | None:
-        """Return how the columns of a table became features, or that they are the features. Return None if they have no names, or there are
-        too many.
+        """Return how the columns of a table became features, or that they are the features. Return None if the columns have no names,
+        or if there are too many columns.
         """
         return table_of(self.source, self.feature_names)
 

@@ -33,7 +33,7 @@ def column_tables(
     A dense block is read once. Each sum of a column runs over its rows in order, so the tables depend neither on where stripes are cut nor
     on the memory order of a dense block.
 
-    ``weight`` (n_rows,) is the number of times that each row counts in means and variances; rows of weight 0 are ignored. ``sizes`` adds
+    ``weight`` (n_rows,) is the multiplicity of each row in means and variances; rows of weight 0 are ignored. ``sizes`` adds
     counts and sums; ``moments`` adds means and variances.
     """
     if isinstance(block, np.ndarray):
@@ -54,8 +54,8 @@ class _Vector:
 
 
 def flat_vector(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return ``size`` numbers of memory as a flat vector, because compiled code treats read-only arrays and strips of wider ones as other
-    types.
+    """Return ``size`` numbers in the memory of an array as a flat vector. Compiled code treats read-only arrays and strips of wider
+    arrays as other types.
     """
     return np.asarray(_Vector(array, size))
 
@@ -71,7 +71,7 @@ class DenseSums:
         self._out[1], self._out[2] = np.inf, -np.inf
 
     def add(self, block: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None = None) -> None:
-        """Add the next rows, ``(m, k)``. ``weight`` (m,) is the number of times that each row counts."""
+        """Add the next rows, ``(m, k)``. ``weight`` (m,) is the multiplicity of each row."""
         from ..ingest.tables.columns import dense_tables  # compiled code, which those who only open a store do without
 
         self._rows += len(block)
@@ -196,8 +196,8 @@ def mark_canonical(block: SparseMatrix) -> SparseMatrix:
 
 
 def pick_columns(block: sp.csc_array, chosen: npt.NDArray[np.int64]) -> sp.csc_array:
-    """Return some columns of a canonical block in the given order. SciPy's indexing gives the same result, but its checks dominate for
-    small results.
+    """Return some columns of a canonical block in the given order. SciPy's indexing gives the same result, but for small results its
+    checks take most of the time.
     """
     starts = block.indptr[chosen]
     lengths = block.indptr[chosen + 1] - starts
@@ -279,7 +279,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def split_texts(letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.integer]) -> list[str]:
-    """Return the texts in concatenated UTF-8 bytes."""
+    """Split concatenated UTF-8 bytes into texts of ``lengths`` bytes."""
     data, ends = letters.tobytes(), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
     return [data[a:b].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
 

@@ -57,7 +57,8 @@ class BlockWriter:
         resume: bool = False,
         overwrite: bool = False,
     ) -> "BlockWriter":
-        """Begin a store with column stripes and, optionally, row blocks. Raises SchemaError if a finished store or other files are there.
+        """Begin a store with column stripes and, optionally, row blocks. Raises SchemaError if the location holds a finished store or other
+        files.
 
         ``fsync`` forces every object to disk before its name appears; without it a power loss can lose objects, which their checksums
         reveal. ``resume`` keeps the objects that a killed writer of the same plan finished (local stores); they are checked and appear in
@@ -99,7 +100,7 @@ class BlockWriter:
         self.done.update({key: entry for key, entry in finished.items() if self._is_sound(key, entry)})
 
     def _bytes_to_write(self) -> int:
-        """Return the bytes of the blocks that do not exist yet."""
+        """Return the number of bytes of the blocks that are still to be written."""
         total = 0
         for layout in self._layouts.values():
             if isinstance(layout, DenseLayout):
@@ -217,11 +218,11 @@ class BlockWriter:
         return np.ascontiguousarray(array, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
 
     def write_table(self, name: str, values: npt.ArrayLike | Pieces, *, of: str = "rows") -> Record:
-        """Write a table with one number (or one row of numbers) per row or column of the data, in its own type; `Pieces` are read chunk by
-        chunk.
+        """Write a table with one number (or one row of numbers) per row or column of the data, in the data type of ``values``; `Pieces` are
+        read chunk by chunk.
 
         ``name`` is "y", "task", "group", "weight", … for rows, or "counts", "norm1", "sumsq", "minimum", "maximum", … for columns. The
-        row-wise sparse layout also needs its counts: ``of="row-layout"``.
+        row-wise sparse layout also needs a table of its counts, written with ``of="row-layout"``.
         """
         length = self.meta.n_cols if of == "columns" else self.meta.n_rows
         prefix = {"rows": "", "columns": "columns/", "row-layout": "rows/"}[of]
@@ -270,7 +271,9 @@ class BlockWriter:
         return self._write_array("groups", table)
 
     def write_missing(self, counts: npt.ArrayLike) -> Record:
-        """Write the number of missing values of each column, if there are any; ``meta.n_missing`` becomes their sum."""
+        """Write the number of missing values of each column, if any value is missing; ``meta.n_missing`` becomes the sum of these
+        numbers.
+        """
         table = np.asarray(counts)
         total = int(table.sum(dtype=np.int64))
         self.meta = replace(self.meta, n_missing=total)
@@ -375,8 +378,8 @@ def drop_journal(url: str) -> None:
 
 
 def _new_version(base: Objects, overwrite: bool) -> str:
-    """Return the name of the version to write. Raises SchemaError for a store that must not be replaced, or for a folder with files of
-    other origin.
+    """Return the name of the version to write. Raises SchemaError if the store must not be replaced, or the folder holds files that do
+    not belong to a store.
     """
     if versions.is_finished(base) and not overwrite:
         raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")

@@ -66,8 +66,8 @@ class ColumnReader:
     padded: str = ""
 
     def read(self, chunk: Chunk, fault: Fault) -> Floats:
-        """Return the numbers of some rows. Raises the exception built by ``fault`` for values that the column cannot have, or too many
-        names.
+        """Return the numbers of some rows. Raises the exception built by ``fault`` for values that the column cannot have, or if there
+        are too many names.
         """
         if isinstance(chunk, Unreadable):
             reason = f"the values have the type {chunk.type}; numbers, truth values and names are expected"
@@ -168,8 +168,8 @@ class ColumnReader:
             raise fault(missing_refusal(), int(gone.argmax()))
 
     def check_end(self, fault: Fault) -> None:
-        """Reject columns that only their whole content reveals to be invalid: only dates, or only words for missing values. Rows count from
-        the first row.
+        """Reject columns that turn out to be invalid once all rows were read: only dates, or only words for missing values. Rows are
+        numbered from the first row of the table.
         """
         if self.kind is None and self.refuses and self.doubtful is not None:
             raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
@@ -238,7 +238,9 @@ class ColumnReader:
         return self.is_known or (self.final_kind != "nominal" and not self.n_undecided and not (self.kind is None and self.levels))
 
     def final(self, values: Floats, first: int) -> Floats:
-        """Return the result of `read`, from row ``first`` on, with codes of the sorted levels."""
+        """Return the numbers that `read` returned for the rows from ``first`` on, with their codes replaced by the codes of the sorted
+        levels.
+        """
         if self.is_known:
             return values
         if self.final_kind != "nominal":

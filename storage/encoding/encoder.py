@@ -21,8 +21,8 @@ def encoder_of(table: TableColumns) -> Foreign:
 
 
 def _fitted_encoder(table: TableColumns) -> Foreign:
-    """Return a fitted ``Pipeline`` from a table with source columns, identified by name (in a purely numeric table, by position), to its
-    features.
+    """Return a fitted ``Pipeline`` that maps a table of source columns to features. Columns are identified by name, or by position if all
+    are numeric.
 
     Its ``ColumnTransformer`` has one encoder for all names, with their levels as ``categories``, and one transformer for all numbers. A
     second step puts the features in the order of the columns.
@@ -88,8 +88,8 @@ def _encoder_of_numbers(_: TableColumns, columns: Sequence[ColumnEncoding]) -> F
 
 
 def _example(table: TableColumns) -> Foreign:
-    """Return two example rows from which fitting reproduces what was learnt from all rows: fill values, and which columns have an
-    indicator.
+    """Return two example rows. Fitting the encoder to them gives the same fill values and missing-value indicators as fitting it to all
+    rows.
     """
     rows = np.array([[column.fill or 0.0] * 2 for column in table.sources])
     rows[[column.has_indicator and column.kind != "nominal" for column in table.sources], 1] = np.nan
@@ -99,7 +99,7 @@ def _example(table: TableColumns) -> Foreign:
 def _input(table: TableColumns, block: npt.NDArray[np.floating]) -> Foreign:
     """Return source columns ``(n_sources, n)``, with level numbers, as a table of numbers and texts.
 
-    Purely numeric columns stay an array, because a table with 10,000 columns takes 0.3 s for any operation.
+    Purely numeric columns stay an array, because any operation on a data frame with 10,000 columns takes 0.3 s.
     """
     if all(column.kind != "nominal" for column in table.sources):
         return np.asarray(block.T, np.float64)

@@ -26,8 +26,8 @@ _DENSE_FEATURES = 16  # features for each source column up to which rows stay de
 
 
 class Origin(NamedTuple):
-    """Meaning of a feature. It is 1 if its source column has the level ``level``, or (``level`` None) if the value is missing; with
-    ``is_plain`` it is the value itself.
+    """Meaning of a feature. The feature is 1 if its source column has the level ``level`` or, if ``level`` is None, if the value is
+    missing. With ``is_plain`` the feature is the value itself.
     """
 
     column: str
@@ -102,7 +102,9 @@ class TableColumns:
 
     @cached_property
     def origins(self) -> dict[int, Origin]:
-        """Return the meanings of 0/1 features, by number, without booleans, numbers and level numbers."""
+        """Return, by feature number, the meanings of the features that are 1 for a level or for missing values. Other features are
+        omitted.
+        """
         known: dict[int, Origin] = {}
         for start, column in zip(_starts(self.sources), self.sources, strict=True):
             if column.kind == "nominal" and self.form == "one-hot":
@@ -146,7 +148,9 @@ def _feature_names(column: ColumnEncoding, form: str) -> list[str]:
 
 
 def _distinct(name: str, known: dict[str, int]) -> str:
-    """Return the name, with a number appended if another feature has it already; a column can have the name of another column's level."""
+    """Return the name, with a number appended if another feature has the same name; a column name may equal the name made from another
+    column and its level.
+    """
     known[name] = known.get(name, 0) + 1
     return name if known[name] == 1 else _distinct(f"{name} ({known[name]})", known)
 

@@ -13,7 +13,7 @@ from .record import FILLS, ColumnEncoding, Form, Missing, TableColumns, make_enc
 
 
 class Other(NamedTuple):
-    """A source column that is not a feature: ``kind`` is "dropped" or "id", ``before`` the number of features in front of it."""
+    """A source column that is not a feature: ``kind`` is "dropped" or "id", ``before`` the number of feature columns that precede it."""
 
     name: str
     kind: Literal["dropped", "id"]
@@ -22,7 +22,7 @@ class Other(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What is known of a column once all rows are read: the number that replaces missing values, and whether there are any."""
+    """Properties of a column after all rows were read: the number that replaces missing values, and whether any value is missing."""
 
     fill: float
     is_missing: bool
@@ -85,7 +85,7 @@ class TableReader:
         return self.columns[k].read(chunk, fault)
 
     def check_end(self, fault: Callable[[str, int, int], Exception]) -> None:
-        """Reject columns that only their whole content reveals to be invalid. ``fault`` takes reason, row and column."""
+        """Reject columns that turn out to be invalid once all rows were read. ``fault`` takes reason, row and column."""
         for k, column in self.columns.items():
             column.check_end(lambda reason, row, k=k: fault(reason, row, k))
 
@@ -98,7 +98,7 @@ class TableReader:
         return out
 
     def final_columns(self, columns: Floats, first: int) -> Floats:
-        """Return whole columns, from column ``first`` on, in the same form."""
+        """Return whole columns, from column ``first`` on, with codes replaced as in `final`."""
         return np.array([self.columns[k].final(values, 0) if k in self.columns else values for k, values in enumerate(columns, first)])
 
     @property
@@ -154,7 +154,9 @@ class TableReader:
 
 
 def summarise(values: npt.NDArray[np.floating], missing: Missing) -> Summary:
-    """Return the replacement for missing values of a column, given all its rows: mean or median of the others, 0 if there are none."""
+    """Return the replacement for missing values of a column, given all its rows: the mean or median of the values present, 0 if all are
+    missing.
+    """
     gone = np.isnan(values)
     known = values[~gone].astype(np.float64) if gone.any() else values.astype(np.float64)
     centre = np.median if missing == "median" else np.mean

@@ -47,8 +47,8 @@ class GramMeta:
     * ``block``: the number of rows of a block.
     * ``data``: the digest of the samples.
     * ``budget``: the approximate size of one object in bytes.
-    * ``groups``: sizes of consecutive groups of samples, of which only the squares on the diagonal are stored. If empty, whole matrices
-      are stored.
+    * ``groups``: sizes of consecutive groups of samples. Only the groups' squares on the diagonal are stored; if ``groups`` is empty, whole
+      matrices are stored.
     """
 
     n: int
@@ -126,7 +126,9 @@ class Bundle:
 
     @property
     def sums_prefix(self) -> str:
-        """Prefix of the keys of the bundle's sums. In a key, the crc32c of the records from which the sums were computed follows."""
+        """Prefix of the keys of the bundle's sums (see `GramSums`). The rest of a key is the crc32c of the records from which the sums
+        were computed.
+        """
         return f"{self.prefix}/sums-"
 
     def without(self, digests: set[str]) -> "Bundle | None":
@@ -156,7 +158,7 @@ class Bundle:
 
     @property
     def plane_bytes(self) -> int:
-        """Bytes of one kernel in an object."""
+        """Size in bytes of the block of one kernel in an object."""
         return self.blocks.chunk_bytes // len(self.kernels)
 
     def block_key(self, i: int, j: int) -> str:

@@ -67,7 +67,7 @@ class GramCatalog:
         self.seal(listed)
 
     def seal(self, listed: Record) -> str:
-        """Write the manifest unless it is unchanged; sums that it no longer lists are removed afterwards."""
+        """Write the manifest unless it is unchanged; sums that the new manifest no longer lists are removed afterwards."""
         if listed != self.sealed:
             self.digest = write_seal(self.objects, listed)
         for key in self.sealed.keys() - listed.keys():
@@ -149,12 +149,12 @@ class GramCatalog:
         return places
 
     def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
-        """Return the kernels that are not to be kept, each with the bytes of its blocks."""
+        """Return the kernels that are not to be kept, each with the size of its blocks in bytes."""
         sizes = {bundle.id: bundle.plane_bytes * self.meta.layout.n_pairs for bundle in self.bundles.values()}
         return [(digest, sizes[bundle]) for digest, (bundle, _) in self.places.items() if digest not in keep]
 
     def orphans(self) -> list[tuple[str, int]]:
-        """Return objects that belong to nothing, with their bytes: blocks without a record, and remains of an interrupted removal."""
+        """Return unused objects with their sizes in bytes: blocks without a record, and remains of an interrupted removal."""
         known = {*self.listed, *self.known_places(), MANIFEST, LOCK, POINTER}
         keys = (key for key in self.objects.listing() if key not in known and not is_version(key.partition("/")[0]))
         return [(key, self.objects.size(key) or 0) for key in sorted(keys)]

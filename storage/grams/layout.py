@@ -1,4 +1,6 @@
-"""Division of Gram matrices into blocks, from their order, their number, the element type and a byte budget alone."""
+"""Division of Gram matrices into blocks. It depends only on the number of rows, the number of matrices, the element type and a budget
+in bytes.
+"""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -17,10 +19,10 @@ from ..errors import DigestMismatch, SchemaError
 from ..objects import Bytes, as_bytes
 
 OBJECT_BYTES = 32 << 20
-"""Default bytes of one object: the blocks of all kernels of a bundle at one block pair."""
+"""Default size of one object in bytes: the blocks of all kernels of a bundle at one block pair."""
 
 MAX_BLOCKS = 4096
-"""Largest number of row blocks; it is limited because the pairs are listed one by one."""
+"""Largest number of row blocks; the number is limited because block pairs are listed one by one."""
 
 _STEP = 16
 _LEAST = 256
@@ -42,8 +44,8 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
 class GramLayout:
     """Symmetric n x n matrices in square blocks, of which the upper triangle is stored.
 
-    With groups (given by size), only the groups' squares on the diagonal are stored, each divided from its own first row: no block contains
-    rows of two groups, and no block pair joins two. The last block of a group may have fewer rows.
+    With groups (given by size), only the groups' squares on the diagonal are stored, each divided into blocks from its own first row on: no
+    block contains rows of two groups, and no block pair joins two groups. The last block of a group may have fewer rows.
     """
 
     n: int
@@ -149,8 +151,8 @@ class BlockRecord:
 
     * ``running``, uint32 (k,): the crc32c of the object up to the end of each kernel. To check a single kernel, the previous checksum is
       extended by the kernel's bytes; this must give the next checksum.
-    * ``sums``, (k, 2, b): ``[:, 0]`` over the columns of the block; ``[:, 1]`` over its rows or, for a diagonal block, the diagonal. NaN
-      beyond the edges.
+    * ``sums``, (k, 2, b): ``[:, 0]`` holds the sums over the columns of the block; ``[:, 1]`` holds the sums over its rows or, for a
+      diagonal block, the diagonal. Entries beyond the edges are NaN.
     """
 
     running: npt.NDArray[np.uint32]

@@ -37,8 +37,8 @@ class BlockReader:
         self._checked.pop(key, None)
 
     def read(self, bundle: Bundle, i: int, j: int, start: int, stop: int, out: npt.NDArray) -> None:
-        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``. Raises DigestMismatch, which names a kernel
-        whose bytes changed.
+        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``. Raises DigestMismatch if bytes have
+        changed; the message names the kernel.
         """
         b, key = bundle.meta.block, bundle.block_key(i, j)
         whole = out if out.shape[1:] == (b, b) else np.empty((stop - start, b, b), out.dtype)
@@ -120,7 +120,7 @@ def verify_objects(
 def copy_kernels(
     url: str, reader: BlockReader, write: Callable[[GramTask, npt.NDArray[Any]], Record], old: Bundle, new: Bundle, recorded: set[str]
 ) -> Record:
-    """Write the blocks of the kernels of ``new``, which are all in ``old``; damaged and missing ones are skipped."""
+    """Write the blocks of the kernels of ``new``, all of which ``old`` contains; damaged and missing blocks are skipped."""
     written: Record = {}
     for i, j in old.meta.layout.pairs():
         if old.record_key(i, j) not in recorded:
@@ -152,8 +152,8 @@ def _describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
 
 
 def whole_block(task: GramTask, values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return the values in stored form. Raises UnalignedWrite unless they are the whole block of each kernel, and SchemaError if a value
-    would be rounded.
+    """Return the values in stored form. Raises UnalignedWrite unless ``values`` holds the whole block of each kernel, and SchemaError if a
+    value would be rounded.
     """
     if np.shape(values) != task.shape:
         whole = f"the whole block of {task.shape[0]} kernels is {task.shape}"
@@ -182,7 +182,7 @@ def _is_symmetric(square: npt.NDArray[Any]) -> bool:
 
 
 def pad_planes(planes: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
-    """Return planes padded with NaN to the size of every object."""
+    """Return planes padded with NaN to ``(block, block)``, the size in every object."""
     if planes.shape[1:] == (block, block):
         return planes
     out = np.full((len(planes), block, block), np.nan, dtype=planes.dtype)

@@ -1,8 +1,8 @@
 """Gram stores: many kernels over the same samples, stored on disk as upper triangles of blocks and reused between runs.
 
 A store is a Zarr v3 group. One object holds the blocks of all kernels of a bundle (kernels computed together) at one block pair. The task
-that wrote it also writes a record, and only recorded objects count. Further kernels form further bundles, and nothing existing is
-rewritten. ``manifest.json`` lists everything with its crc32c; objects finished later are found by their records.
+that writes an object also writes a record of it, and only recorded objects count. Further kernels form further bundles, and nothing
+existing is rewritten. ``manifest.json`` lists everything with its crc32c; objects finished later are found by their records.
 """
 
 import os
@@ -82,11 +82,11 @@ class GramStore(GramCatalog):
 
         ``data_digest`` identifies the samples and everything else the kernels were computed from. ``kernels`` are (digest, JSON) of raw
         kernels, before centring and normalisation. ``block`` is the number of rows of a block [default: planned]; an existing store keeps
-        its own. ``budget`` is the approximate size of one object in bytes, which a task that computes or reads one must hold. ``groups``
-        are sizes of consecutive groups of samples, if only their squares on the diagonal are needed.
+        its own. ``budget`` is the approximate size of one object in bytes; a task that computes or reads an object needs as much memory.
+        ``groups`` are sizes of consecutive groups of samples, if only their squares on the diagonal are needed.
 
-        Raises DigestMismatch if the store was made from other data; SchemaError if it has another n, type or block size, or other files are
-        there; RunLocked if kernels have to be added while another process writes.
+        Raises DigestMismatch if the store was made from other data; SchemaError if the store has another n, type or block size, or the
+        location holds other files; RunLocked if kernels have to be added while another process writes.
         """
         checked, objects = check_kernels(kernels), open_objects(url)
         if not versions.is_finished(objects):
@@ -105,7 +105,9 @@ class GramStore(GramCatalog):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str]) -> "GramStore":
-        """Open the current version of a store, finished or not, and stay on it. Raises MissingBlock if there is none."""
+        """Open the current version of a store, finished or not. Later replacements do not change the opened version. Raises
+        MissingBlock if there is no store.
+        """
         base = open_objects(url)
         if not versions.is_finished(base):
             return cls(base)
@@ -117,7 +119,7 @@ class GramStore(GramCatalog):
 
         Returns the records of both objects, for `commit`. Raises UnalignedWrite if the values are not the whole block; SchemaError if a
         value would be rounded, or a diagonal block is not exactly symmetric; DataError, with kernel, row and column, if a value is not
-        finite. If the disk is full (OutOfSpace) the block is missing, and everything else stays.
+        finite. If the disk is full (OutOfSpace) the block is missing, and everything else is unchanged.
         """
         bundle = self._bundle(task)
         planes = whole_block(task, values, self.meta.dtype)
@@ -144,7 +146,9 @@ class GramStore(GramCatalog):
 
     @contextmanager
     def lock(self) -> Iterator["GramStore"]:
-        """Hold the store during the block, as the process that assigns tasks; finished objects are committed at the end."""
+        """Hold the lock of the store during the ``with`` statement, as the process that assigns tasks; finished objects are committed
+        at the end.
+        """
         with self.objects.held():
             if isinstance(self.objects, LocalObjects):
                 sweep_temporaries(self.objects.root)
@@ -153,7 +157,8 @@ class GramStore(GramCatalog):
             self.commit()
 
     def commit(self, records: Iterable[Record] = ()) -> str:
-        """List everything recorded in the manifest, write the sums of kernels that became complete, and return the digest.
+        """Write to the manifest every object that has a record, write the sums of kernels that became complete, and return the digest of
+        the manifest.
 
         ``records`` are the results of `write` in other processes; they are needed only for rewritten blocks (see `damaged`).
         """
@@ -207,11 +212,12 @@ class GramStore(GramCatalog):
         return add_up(self.meta.layout, len(bundle.kernels), lambda i, j: self.reader.record(bundle, i, j).sums)
 
     def block(self, digests: Digests, i: int, j: int, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Return block pair (i, j) of chosen kernels, raw values (k, rows, cols); below the diagonal it is a transposed view of the stored
-        block.
+        """Return the raw values (k, rows, cols) of chosen kernels at block pair (i, j). For i > j the result is a transposed view of the
+        stored block.
 
         ``out`` is a C-contiguous array to read into (for i <= j only), because allocating memory takes as long as reading. Raises
-        MissingBlock if the block was not computed or its object is missing; DigestMismatch, which names the kernel, if its bytes changed.
+        MissingBlock if the block was not computed or its object is missing; DigestMismatch if the bytes of a kernel have changed (the
+        message names the kernel).
         """
         self.meta.layout.check(i, j)
         if i > j:
@@ -266,8 +272,8 @@ class GramStore(GramCatalog):
         return verify_objects(self.objects, self.listed, self.known_places(), progress)
 
     def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
-        """Return tasks that rewrite damaged blocks. Pass the results of `write` for them to `commit`, which rewrites the remaining objects
-        itself.
+        """Return tasks that rewrite damaged blocks. Pass the results of `write` for these tasks to `commit`; `commit` itself rewrites
+        the other damaged objects.
         """
         keys = [damage.key for damage in (report or self.verify()).damaged]
         places = self.known_places()
@@ -352,7 +358,8 @@ def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str)
     """Return the location for a new version of a Gram store; None if kernels can be added to the existing store, or there is no store.
 
     The new version is built there like any store, and `end_replacement` makes it current. The unfinished version of a killed process is
-    resumed if it has the same samples and type. Raises SchemaError if the location holds something else, or files that it did not write.
+    resumed if it has the same samples and type. Raises SchemaError if the location holds something else, or files that do not belong to the
+    store.
     """
     base = open_objects(url)
     if not versions.is_finished(base) or _is_compatible(base.url, data_digest, dtype):
@@ -376,7 +383,7 @@ def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
 
 
 def end_replacement(url: str | os.PathLike[str], place: str) -> None:
-    """Make the version from `begin_replacement` current. The old version is removed when nobody reads it any more."""
+    """Make the version from `begin_replacement` current. The old version is removed when no process reads it any more."""
     forget_grams()
     base = open_objects(url)
     versions.publish_version(base, place.rpartition("/")[2], GramStore.open(place).meta.data, versions.pointer_tag(base))

@@ -13,8 +13,8 @@ T = TypeVar("T")
 def compile_kernel(function: F) -> F:
     """Compile with numba: without the interpreter lock, with IEEE arithmetic in program order, cached on disk if possible.
 
-    A full or read-only cache only costs time. Fast-math is off, because sums must be added in the written order, so that the bits do not
-    depend on how the input was divided.
+    If the cache folder is full or read-only, compilation is repeated. Fast-math is off, because sums must be added in the written order, so
+    that the bits do not depend on how the input was divided.
     """
     compile_it: Any = numba.njit
     try:

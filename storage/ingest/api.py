@@ -105,17 +105,17 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     store_url : path or URL
         The store; see `BlockStore`.
     format : str
-        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta" or "strings"; "auto" uses the ending of the name,
-        and SVMlight for names without one.
+        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta" or "strings"; "auto" uses the file extension, and
+        SVMlight for names without an extension.
     encoding : str, optional
         Encoding of text without a byte order mark, such as "latin-1" [default: as in ``like``, else UTF-8].
     n_features : int, optional
         Number of features; larger SVMlight indices are rejected [default: the largest index].
     like : path, URL or Source, optional
-        A store that test data follow (or what a run keeps of one). It determines features, labels and column scaling; how SVMlight indices
-        count, query ids and the budget; the columns with the target, tasks, weights, ids and covariates, if the source has them; and the
-        encoding of table columns, found by name: levels, missing values and their replacements. Unknown levels become zeros, with a
-        warning. Options that contradict it are rejected.
+        A store whose options test data must share (or its description in a run). It determines features, labels and column scaling; whether
+        SVMlight indices count from zero, query ids and the budget; the columns with the target, tasks, weights, ids and covariates, if the
+        source has them; and the encoding of table columns, found by name: levels, missing values and their replacements. Unknown levels
+        become zeros, with a warning. Options that contradict it are rejected.
     zero_based : str, optional
         Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (yes if index 0 occurs)
         [default: as in ``like``, else "no"].
@@ -132,9 +132,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?), which is
         ignored. The store has no target. Blank lines are not rows: a row without entries needs such a word.
     scale : str
-        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are also centred, sparse data are not), "max-abs"
-        (s_j = 1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. They are stored beside the raw values; the factor of an empty
-        or constant column is 0 ("max-abs": of an empty one).
+        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are also centred, sparse data are not), "max-abs" (s_j =
+        1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. They are stored beside the raw values; the factor of an empty column
+        is 0; with "standard", so is the factor of a constant column.
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).
@@ -155,9 +155,10 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         "columns", or "both" to store row blocks as well.
     missing : str
         Treatment of missing values in dense input (NaN, empty cells of CSV, NULL of Parquet, masked ones). "refuse" rejects them. "mean" or
-        "median" replaces them by that of the column. "indicator" replaces them by the mean and adds features that mark missing values.
-        "keep", for rules only, stores NaN: ``BlockMeta.n_missing`` counts them, the column table "missing" counts them by column, and
-        nominal columns become level numbers (``n_coded``). Infinity is always rejected; sparse input and scaling are rejected with "keep".
+        "median" replaces them by the mean or median of the column. "indicator" replaces them by the mean and adds features that mark
+        missing values. "keep", for rules only, stores NaN: ``BlockMeta.n_missing`` counts them, the column table "missing" counts them by
+        column, and nominal columns become level numbers (``n_coded``). Infinity is always rejected; sparse input and scaling are rejected
+        with "keep".
     missing_words : list of str, optional
         Texts that mean a missing value in any column, in addition to NA, NaN, NULL, None, ? and . (any case) among numbers.
     decimal : str, optional
@@ -166,12 +167,12 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         Leave out the rows of a table or arrays whose target is missing, and report their number; otherwise they are rejected.
     budget : int, optional
         Bytes of working memory, in addition to the interpreter and its libraries [default: as in ``like``, else 256 MiB]. SVMlight lines
-        may take an eighth of it and, without ``n_features``, indices a quarter. The plan lists the memory for row tables beyond it. Files
-        that cannot be read within it are rejected before they take memory (docs/storage-formats.md).
+        may take an eighth of the budget and, without ``n_features``, indices a quarter. Row tables take additional memory, which the plan
+        lists. Files that cannot be read within the budget are rejected before memory is allocated (docs/storage-formats.md).
     jobs : int, optional
         Threads parsing a plain SVMlight file [default: two if it has more than 64 MiB and there are two processors, else one].
     scratch : path, optional
-        Folder for the scratch folder, which has a random name and mode 0700 [default: next to a local store (``STORE.ingest``), else the
+        Parent of the scratch folder, which has a random name and mode 0700 [default: next to a local store (``STORE.ingest``), else the
         system's].
     resume : bool
         Resume from what a killed ingest of the same source and options left in the scratch folder.
@@ -329,7 +330,8 @@ _TABLE_FORMS = (".csv", ".tsv", ".parquet", ".pq", ".npz", ".npy", ".mat")
 def columns_file(path: str, n_rows: int) -> dict[str, str]:
     """Return path and sha256 of a file with a table of numbers, one row per row of a store; `load_columns` reads it.
 
-    Raises DataError, with line or row and column, if it has another form or number of rows, or a value that is not a finite number.
+    Raises DataError, with line or row and column, if the file has another form or number of rows, or contains a value that is not a finite
+    number.
     """
     record = {"file": os.path.abspath(path), "sha256": file_digest(path)}
     values, _ = load_columns(record)

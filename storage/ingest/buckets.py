@@ -198,7 +198,7 @@ def fill_buckets(spool: Spool, records: Records, dtype: np.dtype, shift: int, ma
     """Phase one: move every entry of sparse blocks to its bucket.
 
     ``shift`` is the index of the first column in the source, ``max_nnz`` the entries of one piece; ``progress`` is called with the number
-    of entries moved so far. Raises StorageError if the blocks hold other entries than were counted.
+    of entries moved so far. Raises StorageError if the entries of the blocks differ from those that were counted.
     """
     plan = records.plan
     cells, bits = plan.lookup
@@ -245,7 +245,7 @@ class ColumnSummary:
     * ``missing``: the number of missing values of each dense column.
     * ``weight``: the number of times that each row counts in factors.
 
-    A store without a scaling stores column tables with the factors of the scalings that fits may apply (`BlockStore.with_scale`), if these
+    A store without a scaling stores column tables with the factors of the scalings that a fit may apply (`BlockStore.with_scale`), if these
     do not follow from other tables. Factors are NaN where a column's squares overflow.
     """
 
@@ -322,7 +322,7 @@ class ColumnSummary:
 
 
 def _uneven(weight: Column) -> tuple[Column | None, bool]:
-    """Return two results: the row weights, or None if all are equal; and, if they differ, whether none is 0."""
+    """Return the row weights, or None if all are equal; and False if the weights differ and some are 0, otherwise True."""
     ends = [(part.min(), part.max()) for part in weight.pieces()]
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return (None, True) if low == high else (weight, bool(low > 0))

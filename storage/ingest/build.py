@@ -54,7 +54,7 @@ class Extras:
 
 @dataclass
 class Job:
-    """Inputs of the second half of an ingest."""
+    """Everything that an ingest needs to write the store after the source has been read."""
 
     url: str
     reading: Reading
@@ -77,11 +77,13 @@ class Job:
         return any(handle.path is not None for handle in self.spool.handles)
 
     def column(self, name: str, length: int, dtype: npt.DTypeLike, width: int | None = None) -> Column:
-        """Return a table that is written in pieces; ``name`` is that of its file, if there is one."""
+        """Return a table that is filled in pieces. If the blocks are on disk, it is the scratch file ``NAME.bin``."""
         return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None, width)
 
     def ends(self, name: str, lengths: str) -> Column:
-        """Return zero followed by the end of each text. ``lengths`` names the array in blocks that holds the bytes of each text."""
+        """Return the offsets of texts: zero, then the end of each text. ``lengths`` names the array of the blocks that holds the length of
+        each text in bytes.
+        """
         column, row, at = self.column(name, self.spool.n_rows + 1, np.int64), 1, 0
         for handle in self.spool.handles:
             ends = at + np.cumsum(handle.get(lengths), dtype=np.int64)
@@ -197,7 +199,7 @@ def _write_columns(job: Job, writer: BlockWriter, stripes: StripeLayout, counts:
 
 
 def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
-    """Yield the result of ``make`` for each item, in order, with up to ``width`` of them being computed."""
+    """Yield the result of ``make`` for each item, in order. Up to ``width`` results are computed at the same time."""
     waiting: deque[Future[T]] = deque()
     for item in items:
         waiting.append(pool.submit(make, item))
@@ -207,13 +209,13 @@ def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], i
 
 
 def _is_heavy(stripes: StripeLayout, s: int, counts: Counts) -> bool:
-    """Return whether a stripe has several chunks but only one column with entries, which are then already in order."""
+    """Return whether a stripe has several chunks but only one column with entries. Its entries are then already in order."""
     columns = counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])]
     return bool(stripes.nnz[s] > stripes.chunk and np.count_nonzero(columns) == 1)
 
 
 def _write_heavy(writer: BlockWriter, records: Records, stripes: StripeLayout, s: int, counts: Counts, tables: ColumnSummary) -> None:
-    """Write a stripe with one large column chunk by chunk, after its statistics."""
+    """Compute the statistics of a stripe with one large column, then write the stripe chunk by chunk."""
     first, last = (int(edge) for edge in stripes.edges[s : s + 2])
     place, lo = int(counts[first:last].argmax()), int(records.plan.starts[records.plan.stripe[s]])
 
@@ -297,7 +299,7 @@ def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) 
 
 
 def _summarise_columns(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None:
-    """Compute column tables of dense data block by block, for as many columns at a time as there is memory for their sums."""
+    """Compute the column tables of dense data block by block, for as many columns at a time as fit in memory with their sums."""
     step = job.options.budget // _SUMS_SHARE
     for lo in range(0, meta.n_cols, step):
         hi = min(meta.n_cols, lo + step)
@@ -314,7 +316,7 @@ def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArra
 
 
 def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
-    """Write the tables and everything else besides the data, and commit."""
+    """Write everything except the data (tables, names, groups, source record, scaling), and commit the store."""
     tables.write(writer)
     for name, dtype in (("y", np.float64), ("task", np.int64), ("weight", np.float64)):
         if job.spool.has(name):
@@ -345,7 +347,7 @@ def source_record(job: Job, meta: BlockMeta) -> Source:
 
 
 def _write_ids(job: Job, writer: BlockWriter) -> None:
-    """Write the names of the rows: integers if all are written as such, else texts."""
+    """Write the names of the rows: as integers if every name is written as an integer, else as texts."""
     letters = job.column("rows-id-bytes", sum(handle.shape("id_bytes")[0] for handle in job.spool.handles), np.uint8)
     numbers = job.column("rows-id", job.spool.n_rows, np.int64)
     are_numbers, at = True, 0

@@ -1,7 +1,7 @@
-"""The second phase for a table whose columns are not all numbers: from the columns read to features.
+"""The second phase of an ingest, for tables with columns that are not numeric: it makes features from the columns read.
 
-The rows read are numbers, with codes for names in order of appearance and NaN for missing values. Levels, means and medians are known only
-after the last row, so features are made from these binary rows, and the source is read once.
+The first phase stores rows as numbers: codes in order of appearance in place of names, and NaN for missing values. Levels, means and
+medians are known only after the last row. Features are therefore made from the stored rows, so that the source is read only once.
 """
 
 from collections.abc import Iterator
@@ -115,7 +115,7 @@ class _EncodedRows(RowSource):
 
 
 def cut_tables(tables: Block, lo: int, hi: int) -> Block:
-    """Return rows ``lo:hi`` of row tables, one of which may be texts of different lengths."""
+    """Return rows ``lo:hi`` of row tables. The ids among them may be texts of different lengths."""
     part = {name: values[lo:hi] for name, values in tables.items() if name != "id_bytes"}
     if "id_bytes" in tables:
         ends = np.concatenate([[0], np.cumsum(tables["id_lengths"], dtype=np.int64)])

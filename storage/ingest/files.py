@@ -51,7 +51,7 @@ class FileArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the entries in memory."""
+        """Memory in bytes that the entries take."""
         return self.size * max(self.dtype.itemsize, np.dtype(self.as_type or self.dtype).itemsize)
 
     @property
@@ -83,7 +83,7 @@ class FileArray:
         return out
 
     def first(self, count: int) -> "FileArray":
-        """Return the first entries of a vector."""
+        """Return the first ``count`` entries of a vector."""
         return replace(self, shape=(count,))
 
     def vector(self) -> "FileArray":
@@ -184,7 +184,7 @@ def npy_file(path: Path, name: str) -> FileArray:
 def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
     """Unpack the arrays of a .npz file, piece by piece.
 
-    Raises DataError if a member is damaged, expands more than a thousandfold, or has other bytes than it declares; OutOfSpace if the
+    Raises DataError if a member is damaged, expands more than a thousandfold, or differs in size from its declaration; OutOfSpace if the
     scratch disk is full.
     """
     arrays: dict[str, FileArray] = {}
@@ -197,9 +197,10 @@ def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
 
 
 def read_declared(path: Path) -> dict[str, Any]:
-    """Return the declarations of a .npz file's members, compared with the sizes in the archive; shapes and formats are returned as values.
+    """Return the declared type and shape of each array in a .npz file, checked against the sizes in the archive. Shapes and formats of
+    sparse matrices are returned as values.
 
-    Raises DataError if a member declares other bytes than there are.
+    Raises DataError if a header declares more bytes than its member has.
     """
     arrays: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
@@ -284,7 +285,7 @@ def _copy_source(url: str, folder: Path, folders: bool) -> Path:
 
 @contextmanager
 def _naming_url(path: Path, url: str) -> Iterator[None]:
-    """Replace the path of the copy by the URL in messages."""
+    """In error messages, replace the path of the local copy by the URL of the source."""
     try:
         yield
     except DataError as error:

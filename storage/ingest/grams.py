@@ -1,4 +1,4 @@
-"""Precomputed Gram matrices: arrays, .npy and .npz files, Dask and Zarr arrays to a Gram store, block by block."""
+"""Writes precomputed Gram matrices (arrays, .npy and .npz files, Dask and Zarr arrays) to a Gram store, block by block."""
 
 import hashlib
 import os
@@ -45,8 +45,8 @@ def ingest_grams(
 ) -> GramStore:
     """Put precomputed Gram matrices into a store, reading them block by block.
 
-    All input forms of the same matrices give the same bytes, and a second call writes nothing. Values above the diagonal are stored
-    unchanged; values below it may differ from them by rounding.
+    The same matrices give the same stored bytes in every form of input, and a second call writes nothing. Values above the diagonal are
+    stored unchanged; values below it may differ from them by rounding.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def ingest_grams(
     DataError
         For values that are not finite and matrices that are not symmetric, with kernel, row and column; nothing is written.
     SchemaError
-        If the source has another form, or a value would be rounded.
+        If the source has none of these forms, or a value would be rounded.
     OutOfSpace
         If the disk is full.
 
@@ -190,7 +190,7 @@ def _check_tile(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.ND
 
 
 class _Grams:
-    """Square matrices of equal order that can be read in pieces."""
+    """Square matrices with the same number of rows, which can be read in pieces."""
 
     def __init__(self, planes: Sequence[npt.NDArray[Any]] | npt.NDArray[Any], name: str, names: Sequence[str] | None) -> None:
         self.name = name
@@ -301,8 +301,8 @@ def _scratch_parent(url: str | os.PathLike[str], parent: str | os.PathLike[str] 
 
 
 def read_order(source: str) -> int | None:
-    """Return the order of the matrices of a file from its header; ``None`` if the header is invalid, so that the error is found when the
-    file is read.
+    """Return the number of rows of the matrices in a file, read from its header. For an invalid header return ``None``, so that the error
+    is raised when the file is read.
     """
     import zarr
 

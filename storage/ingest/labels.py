@@ -33,7 +33,9 @@ def tidy_label(label: UserData) -> Label:
 
 
 def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
-    """Sort declared labels. Raises SchemaError if a label is neither a finite number nor text, if both occur, or if there are none."""
+    """Return declared labels, sorted. Raises SchemaError if a label is neither a finite number nor text, if numbers and texts are mixed, or
+    if there are no labels.
+    """
     if labels is None:
         return None
     tidied = [tidy_label(label) for label in labels]
@@ -46,11 +48,11 @@ def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
 
 @dataclass
 class Distinct:
-    """Collects distinct values during reading, as texts with provisional codes in order of appearance; blocks hold these codes until the
-    end.
+    """Collects distinct labels or tasks during reading. Each value, as text, gets a provisional code in order of appearance; blocks hold
+    these codes until the end.
 
-    ``are_numbers`` is known from another source, or None to decide from the values. ``doubts`` selects an error to raise at the end if all
-    values are written as numbers ("missing"), or are numbers ("odd").
+    ``are_numbers``: whether the values are numbers, if another source says so; None: the values decide. ``doubts`` holds errors that are
+    raised at the end under a condition: "name" if some values are names, "missing" if none is, "odd" (of tasks) if the values are numbers.
     """
 
     what: str
@@ -62,9 +64,9 @@ class Distinct:
     doubts: dict[str, DataError] = field(default_factory=dict)
 
     def add(self, values: Words, fault: Fault, are_truths: bool = False) -> Vector:
-        """Record the values of some rows; return their codes, with NaN for missing ones that are dropped.
+        """Record the values of some rows and return their codes. The code is NaN if the value is missing and its row will be dropped.
 
-        Raises DataError from ``fault(reason, row)`` if a value is missing or not allowed, or there are too many.
+        Raises DataError from ``fault(reason, row)`` if a value is missing or not allowed, or there are too many distinct values.
         """
         self.are_truths = are_truths and self.are_truths is not False
         gone = values.codes < 0
@@ -99,7 +101,7 @@ class Distinct:
         raise fault(_TOO_MANY, 0)
 
     def check_end(self) -> None:
-        """Reject what only all values together reveal."""
+        """Raise the errors that can be detected only after all values are known."""
         if "name" in self.doubts and self.has_name:
             raise self.doubts["name"]
         if "missing" in self.doubts and not self.has_name:
@@ -122,7 +124,7 @@ class Distinct:
 
 
 class Labels(Distinct):
-    """Labels of a source in which they may be names. If ``declared`` is given, only its labels are allowed."""
+    """Labels of a source whose labels may be names. If ``declared`` is given, only its labels are allowed."""
 
     declared: tuple[Label, ...] | None = None
 
@@ -134,7 +136,7 @@ class Labels(Distinct):
         super()._meet(word, row, fault)
 
     def read(self, word: str, is_numeric: bool) -> Label:
-        """Return the label for a text, among numbers and truth values or among names."""
+        """Return the label that a text represents: a number or truth value if ``is_numeric``, else a name."""
         value = as_number(word) if is_numeric else None
         return tidy_label(value) if value is not None else _TRUTH.get(word.lower(), word) if is_numeric else word
 
@@ -160,7 +162,7 @@ class Tasks(Distinct):
             raise fault(f"more than {MAX_CLASSES} task names", 0)
 
     def check_end(self) -> None:
-        """Raise an error for a missing task and, among numbers, for a fraction."""
+        """Raise an error if a task is missing, or if tasks are numbers and one of them is not an integer."""
         super().check_end()
         if "odd" in self.doubts and self.are_numeric:
             raise self.doubts["odd"]
@@ -170,7 +172,7 @@ class Tasks(Distinct):
         return None if self.are_numeric else tuple(sorted(self.codes))
 
     def encoder(self) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
-        """Return a function from the values in blocks to task numbers, or to codes of their names."""
+        """Return a function that converts the values in blocks to task numbers or, if tasks are names, to codes of the names."""
         names = self.names()
         codes = {} if names is None else {name: code for code, name in enumerate(names)}
         table = np.array([int(float(word.strip())) if names is None else codes[word] for word in self.codes], np.int64)
@@ -213,8 +215,8 @@ class Target:
         return np.array(self.declared, dtype=np.float64)
 
     def add_numbers(self, values: Vector, fault: Fault) -> None:
-        """Record the labels of some rows of a source with numeric labels. Raises DataError if a label exceeds 2^53, or there are too many
-        for classes.
+        """Record the labels of some rows of a source with numeric labels. Raises DataError if a label exceeds 2^53, or if there are more
+        distinct labels than a classification may have.
         """
         if self.task == "regression":
             return
@@ -224,13 +226,13 @@ class Target:
         self.merge(np.unique(values).tolist(), fault)
 
     def merge(self, numbers: Iterable[float], fault: Fault) -> None:
-        """Record distinct labels that were checked before. Raises DataError if there are too many for classes."""
+        """Record distinct labels that were checked before. Raises DataError if there are more of them than a classification may have."""
         self.numbers.update(numbers)
         if len(self.numbers) > MAX_CLASSES:
             raise fault(_TOO_MANY, 0)
 
     def check_end(self) -> None:
-        """Reject what only all labels and tasks together reveal."""
+        """Raise the errors that can be detected only after all labels and tasks are known."""
         self.met.check_end()
         self.tasks.check_end()
 

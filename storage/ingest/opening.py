@@ -1,5 +1,5 @@
-"""Choice of the reader for a source (by its type in memory, the given format, or the ending of its name), and options inherited from a
-followed store.
+"""Choice of the reader for a source (by its type in memory, the given format, or its file extension), and the options inherited from the
+store given as ``like``.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ ENDINGS = {
     "mat": (".mat",),
     "fasta": (".fasta", ".fa", ".fna", ".faa"),
 }
-"""Formats by the ending of a name. The ending of a compression may follow. A name without an ending is SVMlight text."""
+"""Formats by file extension, which the extension of a compression may follow. A name without an extension is SVMlight text."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 _TEXTS = ("svmlight", "csv", "tsv", "fasta", "strings")
@@ -76,7 +76,9 @@ def open_input(source: UserData, options: Options) -> Source:
 
 
 def _check_filling(source: Source, options: Options) -> None:
-    """Reject an array without names if the followed store was made from named or other columns, and fills in missing values."""
+    """Reject an array without column names if its missing values are to be filled in, and the store given as ``like`` was made from nominal
+    columns or from another number of columns.
+    """
     encoding = options.table_encoding
     if encoding is None or options.missing not in FILLS:
         return
@@ -135,7 +137,9 @@ def _kind(source: UserData, options: Options) -> str:
 
 
 def guess_format(name: str) -> str:
-    """Return the format given by the ending of a name; the ending of a compression may follow. Raises SchemaError for an unknown ending."""
+    """Return the format for the extension of a file name; the extension of a compression may follow. Raises SchemaError for an unknown
+    extension.
+    """
     ending = _ending(name)
     if not ending or ending in _SUFFIXES:
         return _SUFFIXES.get(ending, "svmlight")
@@ -156,9 +160,11 @@ def _ending(name: str) -> str:
 
 
 def follow_guide(guide: Followed | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options completed from the followed source: width, first index, query ids, task, labels, missing values, budget.
+    """Return the options, completed by those of the source given as ``like``: number of features, first index, query ids, task, labels,
+    missing values, budget.
 
-    Options given nowhere get their defaults. Raises SchemaError if a given option contradicts the source.
+    Options that neither the caller nor this source sets get their defaults. Raises SchemaError if an option of the caller contradicts the
+    source.
     """
     if guide is None:
         return {**asked, **{name: value for name, value in _DEFAULTS.items() if asked[name] is None}}
@@ -191,9 +197,9 @@ _DEFAULTS: dict[str, Any] = {**_KNOWN, "zero_based": "no", "budget": 256 << 20}
 
 
 def collect_extras(source: Source, guide: Followed | None, options: Options, names: UserData, groups: UserData) -> Extras:
-    """Return the contents beyond the data, as far as they are known before the data are read.
+    """Return the contents of the store other than the data, as far as they are known before the data are read.
 
-    Raises SchemaError if names, scaling or content do not match those of the followed store.
+    Raises SchemaError if names, scaling or content do not match those of the store given as ``like``.
     """
     own_names = read_names(names)
     feature_names = own_names or source.names
@@ -244,5 +250,5 @@ def _check_names(known: list[str] | None, found: list[str] | None, place: str) -
 
 
 def comparison_key(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the information that identifies how a store was made, without the name of the source, which may have moved."""
+    """Return the information that identifies how a store was made. It omits the name of the source, which may have been moved."""
     return {**info, "source": dict(info["source"] or {}).get("format")}

@@ -57,11 +57,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 class Options:
     """Checked options that can change the stored bytes (the number of jobs cannot); `gramplane.storage.ingest.ingest` explains them.
 
-    Three of them come from the store given as ``like``:
+    Three properties come from the store given as ``like``:
 
     * ``follow``: the roles of columns.
     * ``encoding``: the encoding.
-    * ``guided``: the source columns of its features.
+    * ``guided``: the source columns from which its features were made.
     """
 
     format: str = "auto"
@@ -118,12 +118,12 @@ class Options:
 
     @property
     def table_encoding(self) -> TableColumns | None:
-        """The encoding of table columns in the followed source."""
+        """The encoding of table columns in the store given as ``like``."""
         return None if self.guide is None else self.guide.encoding
 
     @cached_property
     def guided(self) -> list[str] | None:
-        """Columns of the followed source from which its features are made; None if their names are not known."""
+        """Columns from which the features of the store given as ``like`` were made; None if their names are not known."""
         if self.guide is None or self.table_encoding is not None:
             return None if self.table_encoding is None else [column.name for column in self.table_encoding.sources]
         # Names that were given aside do not tell which columns of the source they are of.
@@ -131,7 +131,7 @@ class Options:
 
     @property
     def follow(self) -> dict[str, Any]:
-        """Columns with the target, tasks, weights, ids and covariates in the followed source."""
+        """Columns from which the store given as ``like`` took the target, tasks, weights, ids and covariates."""
         made = {} if self.guide is None else self.guide.options
         found: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
         return found | ({"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {})
@@ -148,13 +148,13 @@ class Options:
 
     @property
     def stripe_bytes(self) -> int:
-        """Bytes of the values of one stripe, from the budget alone."""
+        """Size in bytes of the values of one stripe; it depends only on the budget."""
         return min(STRIPE_BYTES, self.budget // 64)
 
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
         """Return the given sources of row tables: "y", "task", "weight", "covariate:NAME" -> column name or array.
 
-        Those of the store given as ``like`` (``follow``) count as well, if they are among the names ``there``.
+        The columns that the store given as ``like`` used (``follow``) are added if they are among the names ``there``.
         """
         given = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
         columns = {name: unmasked(value, name) if isinstance(value, np.ma.MaskedArray) else value for name, value in given.items()}
@@ -272,7 +272,7 @@ def read_groups(groups: UserData) -> np.ndarray | None:
 
 
 def _refuse_pairs(labels: Sequence[str], path: str | Path) -> None:
-    """Reject a file whose lines are a feature and its group, because each line would become its own group."""
+    """Reject a file whose lines each hold a feature and its group, because every line would become a group of its own."""
     for mark in ",;\t":
         if labels and len(set(labels)) == len(labels) and all(label.count(mark) == 1 for label in labels):
             rule = "a line has two cells; write the group's label alone, one line for each feature, in the order of the features"

@@ -34,10 +34,11 @@ _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in t
 class Sizes:
     """Sizes declared by a source; None if they are known only after reading.
 
-    * ``rows``, ``columns``, ``entries``: sizes of the features; for sparse features an upper bound of the entries.
-    * ``nbytes``: bytes of the source.
+    * ``rows``, ``columns``, ``entries``: numbers of rows, columns and entries of the features; for sparse features, ``entries`` is an upper
+      bound.
+    * ``nbytes``: size of the source in bytes.
     * ``scratch``: an upper bound of the bytes on scratch, 0 if all data stay in memory.
-    * ``holds``: memory of the process during reading.
+    * ``holds``: memory items of the process during reading.
     * ``covariates``: number of covariates.
     """
 
@@ -51,13 +52,13 @@ class Sizes:
 
 
 def holding_row(what: str, nbytes: int) -> dict[str, Any]:
-    """Return one row of the list of the process's memory."""
+    """Return one item of the list of what the process holds in memory."""
     return {"what": what, "bytes": int(nbytes)}
 
 
 def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs: int) -> dict[str, Any]:
-    """Return the plan of an ingest of an opened source, whose declared sizes have been checked against budget and bytes; the source is not
-    read.
+    """Return the plan of an ingest of a source that has been opened but not read. When a source is opened, its declared sizes are checked
+    against the budget and the size of the file.
 
     ``url`` is the store, ``scratch`` the scratch folder, which need not exist, and ``jobs`` the number of parser threads.
     """
@@ -88,7 +89,7 @@ def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scr
 
 
 def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options) -> list[dict[str, Any]]:
-    """Return the memory for row data, which is not limited by the budget."""
+    """Return the memory items of row data, which are not limited by the budget."""
     if kind == "sparse":
         weights = [holding_row("weights of rows; outside the budget", 16 * rows)] if "weight" in tables else []
         cuts = [holding_row("entries of rows, and where rows are cut; outside the budget", 24 * rows)]
@@ -133,8 +134,8 @@ def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
     """Return an upper bound of the bytes of the stripes of sparse data, each of which is padded to whole chunks.
 
     A chunk has at most 2 ``stripe_bytes`` (float32 and its index), and each stripe has less than one chunk of padding. There are no more
-    stripes than lines (columns, or rows). Of two neighbouring stripes, except the last one, together more than half a chunk is used, or one
-    fills a chunk by itself. Hence there are at most 4 entries / chunk + 1 chunks (`plan_stripes`).
+    stripes than lines (columns, or rows). Two neighbouring stripes (except with the last one) together fill more than half a chunk, or one
+    of them fills a chunk by itself. Hence there are at most 4 entries / chunk + 1 chunks (`plan_stripes`).
     """
     if 8 * entries <= stripe_bytes:
         return _STORED * entries
@@ -148,17 +149,17 @@ def _table_bytes(sizes: Sizes) -> int:
 
 
 def _in_chunks(length: int) -> int:
-    """Return the entries of a table on disk; long tables are padded to whole chunks."""
+    """Return the number of entries that a table of ``length`` entries has on disk; long tables are padded to whole chunks."""
     return length if length <= TABLE_CHUNK else -(-length // TABLE_CHUNK) * TABLE_CHUNK
 
 
 _COLUMN_TABLES, _ROW_TABLES, _DESCRIPTIONS, _LISTED = 128, 32, 1 << 16, 128
-"""Bytes in a store in addition to the data: tables and the name of a column; tables of a row; all ``zarr.json`` with a short manifest; and
-a further object in the manifest.
+"""Bytes in a store in addition to the data: per column, its tables and name; per row, its tables; once, all ``zarr.json`` files with a
+short manifest; per further object, its line in the manifest.
 """
 
 _LINE_TABLES = 20
-"""Bytes of the tables for a line of text, which has at least two bytes: few tables, and the letter of a sequence. Entries of a line take
+"""Bytes that the shortest line of text, of two bytes, takes in tables: few row tables, or one letter of a sequence. Lines with entries take
 more.
 """
 
@@ -273,7 +274,9 @@ def _blocks_held(nbytes: int, options: Options) -> list[dict[str, Any]]:
 
 
 def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = False) -> Sizes:
-    """Return the sizes for data in memory, which are not counted themselves. Small blocks stay in memory, too."""
+    """Return the sizes for a source in memory. The source itself is not counted; its blocks are, if they are small enough to stay in
+    memory.
+    """
     sizes.holds += _blocks_held(sizes.nbytes or 0, options)
     sizes.scratch = scratch
     sizes.holds.append(_rows_at_hand(16, 0 if sparse else sizes.columns, options))

@@ -25,7 +25,7 @@ HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the bu
 
 
 class ColumnCounts:
-    """A table of entries per column that grows with the largest index found; it may be longer than the number of columns."""
+    """Number of entries per column, as a table that grows with the largest index found; it may be longer than the number of columns."""
 
     def __init__(self) -> None:
         self.table: npt.NDArray[np.uint32] = np.zeros(1 << 12, np.uint32)
@@ -89,9 +89,9 @@ class Source(ABC):
     * ``name``: used in messages and stored.
     * ``format``: its format; ``sparse``: whether it is stored as sparse.
     * ``names``: its feature names.
-    * ``digest``: for a file, its content.
+    * ``digest``: for a file, the digest of its content.
     * ``coder``: for a table, the reader of its columns.
-    * ``messages``: messages about it.
+    * ``messages``: messages to the user about the source.
     """
 
     name: str
@@ -104,11 +104,11 @@ class Source(ABC):
     messages: Sequence[str] = ()
 
     def hint(self) -> str | None:
-        """Return a cheap identity used for resuming; None if the source cannot be read twice."""
+        """Return an identifier that is cheap to compute, used for resuming; None if the source cannot be read twice."""
         return self.identity()
 
     def identity(self) -> str | None:
-        """Return an identity by content, used to recognise finished work; None if the source cannot be read twice."""
+        """Return an identifier derived from the content, used to recognise finished work; None if the source cannot be read twice."""
         return None if self.digest is None else self.digest.value()
 
     @abstractmethod
@@ -151,7 +151,7 @@ class RowSource(Source):
             raise SchemaError(f"{self.name}: {table} has the shape {shape}; it must be ({n},), one entry per row")
 
     def with_tables(self, x: Matrix, tables: dict[str, Any], row: int, target: Target) -> tuple[Matrix, Block]:
-        """Return the rows from ``row`` on with their part of the row tables, checked."""
+        """Return rows ``x``, the first of which is row ``row``, with the checked entries of the row tables for them."""
         part = {name: values[row : row + x.shape[0]] for name, values in tables.items()}
         return x, row_tables(part, target, lambda reason, k: self.fault(reason, row + k))
 

@@ -1,8 +1,8 @@
 """The scratch folder of one ingest: its lock, its journal of finished steps, and its removal.
 
-A killed process loses nothing that it wrote, because the system keeps the pages, but a rebooted computer may. The journal therefore
-contains the id of the boot in which it was written, and a scratch folder of another boot is started anew. No data have to be flushed to
-disk meanwhile.
+If a process is killed, nothing that it wrote is lost, because the system keeps the pages; if the computer reboots, written data may be
+lost. The journal therefore contains the id of the boot in which it was written, and a scratch folder of an earlier boot is discarded. For
+this reason data need not be flushed to disk during the ingest.
 """
 
 import fcntl
@@ -163,8 +163,8 @@ def _is_private(path: Path) -> bool:
 
 
 def _sweep_abandoned(parent: Path, prefix: str) -> None:
-    """Remove the remains of this user's failed ingests into other stores, if no attempt followed for a day or they are from an earlier
-    boot.
+    """Remove the remains of this user's failed ingests into other stores, if nothing was written to them for a day, or they are from an
+    earlier boot.
     """
     oldest = max(time.time() - _KEPT_SECONDS, psutil.boot_time())
     for path in parent.iterdir():
@@ -176,7 +176,7 @@ def _sweep_abandoned(parent: Path, prefix: str) -> None:
 
 @contextmanager
 def _take_turns(parent: Path) -> Iterator[None]:
-    """Hold the folder itself briefly. If that fails for a second because another user holds it, continue without it."""
+    """Lock the folder briefly. If another user holds the lock for more than a second, continue without it."""
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for _ in range(100):

@@ -25,7 +25,7 @@ TURNED_ROW_BYTES = 24  # bytes of tables for every row of a matrix that lies by 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A matrix in a file; ``form`` is "csr" or "csc", and ``prefix`` precedes the names of its three arrays there."""
+    """A matrix in a file. ``form`` is "csr" or "csc"; ``prefix`` precedes the names of the three arrays in the file."""
 
     data: FileArray
     indices: FileArray
@@ -45,7 +45,9 @@ class Compressed:
             raise DataError(f"{shapes}; they must be vectors of one length", self.name)
 
     def pieces(self, most: int) -> Iterator["CompressedPiece"]:
-        """Yield consecutive rows (or columns) with at most ``most`` entries (or one row), with checked pointers."""
+        """Yield pieces of consecutive rows (for CSC: columns), with checked pointers. A piece has at most ``most`` entries, or is a single
+        row.
+        """
         major, before = len(self.indptr) - 1, 0
         for lo in range(0, major, most):
             hi = min(major, lo + most)
@@ -88,7 +90,7 @@ class CompressedPiece:
 
 
 class _Handle:
-    """A piece of columns as a block of rows of the transpose, which is the input of the sort into buckets."""
+    """A piece of columns, in the form of a block of rows of the transpose. Such blocks are the input of the sort into buckets."""
 
     def __init__(self, piece: CompressedPiece, fault: CellFault) -> None:
         self._piece, self._fault = piece, fault
@@ -111,8 +113,8 @@ class _Handle:
 
 
 def check_turning(source: Compressed, options: Options) -> None:
-    """Raise DataError, with the bytes and the budget, for a matrix stored by columns whose tables for transposing exceed half of the
-    budget. This happens with many rows.
+    """Reject a matrix stored by columns if the tables for transposing it exceed half of the budget, as happens with many rows. Raises
+    DataError with both sizes.
     """
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:

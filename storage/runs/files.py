@@ -1,6 +1,6 @@
-"""The JSON files of a run. Each has its own crc32c as its last key, and a known remedy if its bytes changed.
+"""The JSON files of a run. The last key of each is its own crc32c, and `REMEDIES` says what to do if the file is damaged.
 
-The text stays plain JSON for any reader. The checksum covers the bytes before it, so even a changed blank is noticed.
+The text stays plain JSON for any reader. The checksum covers the bytes before it, so even a changed space is noticed.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from ..versions import open_version
 
 KEY = "crc32c"
 ROWS = "rows"
-"""Key of a list in a sealed file, which must be a JSON object."""
+"""Key under which a list is stored, because a sealed file must be a JSON object."""
 
 FILE, LINE = b',\n "crc32c": "%08x"\n}', b',"crc32c":"%08x"}'
 _SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')

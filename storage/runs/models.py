@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def write_model(url: str | os.PathLike[str], record: object) -> str:
-    """Write a record as a model and return its digest. It replaces an existing model, but never anything else."""
+    """Write a record as a model and return its digest. An existing model is replaced; other contents are never replaced."""
     named, value = to_arrays(record)
     arrays, index = pack(named)
     objects = open_objects(url)
@@ -46,7 +46,9 @@ def _clear_place(objects: Objects) -> None:
 
 
 def _foreign_files(objects: Objects) -> set[str]:
-    """Return the files in the folder that the model's list does not contain. An unfinished model has no list; the result is then empty."""
+    """Return the files in the folder that the manifest of the model does not list. An unfinished model has no manifest; the result is then
+    empty.
+    """
     try:
         listed, _ = read_seal(objects)
     except StorageError:

@@ -110,9 +110,10 @@ class RunStore:
     def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
         """Hold the folder of a run from its creation on; it may exist already with the same configuration.
 
-        If several processes begin one run at the same time, one creates it, and the others find its lock before anything else. ``born``
-        says whether this call wrote the configuration. Raises RunLocked, naming pid, host and start time, if another process holds the run;
-        OtherRun, with the differing keys, if the folder holds a run with another configuration; SchemaError if it holds other files.
+        If several processes begin one run at the same time, one creates it; its lock is the first file, so the others are rejected.
+        ``born`` says whether this call wrote the configuration. Raises RunLocked, naming pid, host and start time, if another process holds
+        the run; OtherRun, with the differing keys, if the folder holds a run with another configuration; SchemaError if it holds other
+        files.
         """
         run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
@@ -321,7 +322,9 @@ class RunStore:
             self._write(HISTORY, b"".join(lines))
 
     def put_array(self, name: str, array: npt.NDArray[Any], keep: int = KEPT_ARRAYS) -> ArrayRef:
-        """Write an array once, under the digest of its content; ``keep`` - 1 older arrays of the name are kept."""
+        """Write an array, unless it exists, under its name and the digest of its content. Of the older arrays of this name, ``keep`` - 1
+        are kept.
+        """
         check_name(name, "array name")
         packed = io.BytesIO()
         np.save(packed, array, allow_pickle=False)

@@ -1,4 +1,6 @@
-"""A tall matrix in tiles: files of some rows and 64 columns each, with their crc32c, which tasks read and write separately."""
+"""A tall matrix stored in tiles. Each tile is a file with some rows of 64 columns and their crc32c; tasks read and write tiles
+separately.
+"""
 
 import shutil
 from collections.abc import Iterator, Sequence

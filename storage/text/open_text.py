@@ -86,7 +86,7 @@ class Readable(Protocol):
 
 
 class ByteSource(NamedTuple):
-    """An opened input: the stream of its text, and the number of bytes of the file read for it."""
+    """An opened input: the stream of its text, and a function that returns the number of bytes read from the file so far."""
 
     stream: io.RawIOBase
     done: Callable[[], int]
@@ -212,7 +212,7 @@ class _Text(io.RawIOBase):
             raise self._fault(why, before.decode(self._encoding, "replace").encode()) from error
 
     def _fault(self, reason: str, before: bytes) -> DataError:
-        """Return the error at the position after ``before``, the bytes since the lines counted so far."""
+        """Return the error for the position after the bytes ``before``, which follow the last line counted."""
         line, ends = before.rpartition(b"\n")[2], before.count(b"\n")
         column = len(line.decode("utf-8", "replace")) + (0 if ends else self._at) + 1
         return DataError(reason, self._name, self._lines + ends + 1, column)

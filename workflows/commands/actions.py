@@ -142,7 +142,8 @@ def collect_extras(
 ) -> dict[str, Any]:
     """Return the given inputs of a fit in addition to its data.
 
-    ``width``: number of features of a text that is read instead of a store. ``spell``: names an input as the user typed it.
+    ``width``: number of features of a text that is read instead of a store. ``spell``: function that returns the name of an input as the
+    user typed it.
     """
     width = width if args.stream is None else args.stream.n_features
     if args.task is not None and width is None:
@@ -220,7 +221,8 @@ def _further_input(item: ExtraInput, file: str, store: str, width: int | None, c
 def user_questions(
     recommend: int | None, members: str | None, labels: str | None, store: str, *, three_way: bool = False, proba: bool = False
 ) -> dict[str, Any]:
-    """Return the request for recommendations or labels of users, with its files read.
+    """Return the arguments of a request for recommendations, or for the labels of all users from those of some. The files that the
+    arguments name are read.
 
     Raises ConfigError for options that exclude each other, or missing files; DataError with file and line for invalid contents.
     """

@@ -146,9 +146,10 @@ def verify(frame: Frame, store: str) -> Result:
 @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
 def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
     """List the files that PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old
-    arrays, and replaced versions of a store. For a store at a URL only the latter; no process may read it meanwhile.
+    arrays, and replaced versions of a store. For a store at a URL, only replaced versions are listed; no process may read the store
+    meanwhile.
 
-    For a Gram store: unlisted blocks and, with --keep, the kernels not named there.
+    For a Gram store, list unlisted blocks and, with --keep, the kernels that --keep does not name.
     """
     from ...storage.places import is_local
     from ..cleaning import left_overs, old_versions, remove_old_versions

@@ -67,7 +67,8 @@ def fit(frame: Frame, method: str, data: str | None, run: str, compute: ComputeO
 def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the store or text to learn from, and the options of a text.
 
-    Raises ConfigError unless exactly one of both is given and exists; also if a text has no width, or a store has options of texts.
+    Raises ConfigError unless exactly one of ``data`` and ``stream`` is given and exists; also if a text has no number of features, or if
+    options of texts are given with a store.
     """
     options = {key: value for key, value in text.items() if value is not None}
     if stream is None:
@@ -93,8 +94,8 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
 
 
 class Asked(NamedTuple):
-    """The options of a fit: inputs, parameters as typed, their names in error messages, and the number of features to check kernels
-    against.
+    """The options of a fit: inputs, parameters as typed, the names of parameters in error messages, and the number of features, against
+    which kernels are checked.
     """
 
     args: FitArgs

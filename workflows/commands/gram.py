@@ -23,7 +23,7 @@ _SCALES = ("auto", "none", "standard", "max-abs", "unit-column")
 
 
 def is_gram_store(path: str) -> bool:
-    """Return whether a path is a Gram store, by the schema in its root; by its folders if the root cannot be read."""
+    """Return whether a path is a Gram store, judged by the schema in its root, or by its folders if the root cannot be read."""
     from ...storage import GramStore, SchemaError, StorageError
     from ...storage.urls import open_objects
     from ...storage.versions import open_version
@@ -73,8 +73,8 @@ def build_store(
 
 
 def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, overwrite: bool = False) -> dict[str, Any]:
-    """Write precomputed matrices to a Gram store and return its figures. Raises SchemaError if their number of rows differs from the block
-    store's.
+    """Write precomputed matrices to a Gram store and return its figures. Raises SchemaError if the matrices and the block store have
+    different numbers of rows.
     """
     from ...storage import BlockStore, SchemaError
     from ...storage.ingest.files import make_local
@@ -112,7 +112,9 @@ def kernel_name(record: Mapping[str, Any]) -> str:
 
 
 def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """Return the kernels that are not to be kept, and the unlisted blocks, each with bytes. Without ``keep`` all kernels are kept."""
+    """Return the kernels that are not to be kept, and the unlisted blocks, each with its size in bytes. Without ``keep`` all kernels are
+    kept.
+    """
     if keep is None:
         return [], store.orphans()
     entries, location = kernel_entries(keep)

@@ -46,7 +46,7 @@ def type_words(hint: object) -> list[str]:
 
 
 class Value(click.ParamType):
-    """Text of a parameter, read as YAML. ``none`` means ``null``, unless a value may have this name."""
+    """Text of a parameter, read as YAML. The text ``none`` means ``null``, unless ``none`` itself is allowed as a value."""
 
     name = "value"
 
@@ -113,7 +113,9 @@ class MethodCommand(Command):
 
 
 class MethodGroup(click.Group):
-    """A command over methods, such as ``gramplane fit fgm``. Subcommands have the options of a template and those of their method."""
+    """A command with a subcommand for each method, such as ``gramplane fit fgm``. Subcommands have the options of a template and those of
+    their method.
+    """
 
     def __init__(self, template: click.Command, methods: Callable[[], Iterable[str]] = METHODS.keys) -> None:
         """``template``: the command without a method; it receives the name as ``method``. ``methods``: the methods to list."""
@@ -157,7 +159,7 @@ class MethodGroup(click.Group):
             formatter.write_dl([(name, METHODS[name].title) for name in self.list_commands(ctx)])
 
     def takers(self, flag: str, ctx: click.Context) -> list[str]:
-        """Return the methods that have an option."""
+        """Return the methods that have this option."""
         commands = {name: self.get_command(ctx, name) for name in self.methods()}
         return [name for name, command in commands.items() if command and any(flag in param.opts for param in command.params)]
 

@@ -90,7 +90,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], cli
 
 
 def _refuse_no_text(ctx: click.Context) -> None:
-    """Check that texts are not empty, which would mean the current folder, and contain no characters that are invalid in file names."""
+    """Check that text arguments are not empty (an empty path would mean the current folder) and contain no NUL character."""
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
         for text in value if isinstance(value, tuple) else (value,):
@@ -214,7 +214,7 @@ def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 class Bash(BashComplete):
-    """Completion in bash, which splits ``loss=hinge`` into three words and replaces the last one."""
+    """Completion in bash. Bash splits ``loss=hinge`` into three words and replaces only the last one."""
 
     _head = ""
 

@@ -35,7 +35,7 @@ def write_report(
     runs
         Run directories.
     out
-        Folder to write to; it is made if it is not there.
+        Folder to write to; it is created if it does not exist.
     names
         A name for each run; by default the folders' names.
     written
@@ -44,7 +44,7 @@ def write_report(
         Put an apostrophe before texts in the CSV files that a spreadsheet would compute: those that begin with = or @, or with + or - and
         are no numerals.
     warn
-        Called with a message about such texts otherwise; default: a Python warning.
+        Without ``excel_safe``, called with a message about such texts; default: a Python warning.
     title
         Title of the page; by default the name of the run.
 
@@ -81,7 +81,7 @@ def write_views(
 
 
 _MARKS = {".html": b"Written by gramplane from ", ".csv": b"run,", ".json": b'[\n {\n  "run": '}
-"""Text that every file of a report contains, by file name ending; a CSV table and a JSON list begin with it."""
+"""Text that every file of a report contains, by file extension; a CSV table and a JSON list begin with it."""
 
 
 def _refuse_foreign(file: Path) -> None:

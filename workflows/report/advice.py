@@ -116,7 +116,7 @@ def _stopped_by_limit(run: RunView) -> Advice | None:
 
 
 def _still_rises(run: RunView) -> bool:
-    """Return whether held-out scores, where known, rose in the last round; if not, more rounds will not help."""
+    """Return whether held-out scores rose in the last round, or are unknown. If they did not rise, more rounds will not help."""
     for measure in MEASURES:
         score = next((score for score in reversed(run.shown_scores if run.is_unseen else ()) if score.get("path")), {"path": ()})
         for values in ([number(point.get(measure)) for point in score["path"]], run.column(f"test_{measure}")):
@@ -156,7 +156,7 @@ def _edge_of_grid(run: RunView) -> Advice | None:
 
 
 def _is_allowed(run: RunView, key: str, values: Sequence[float]) -> bool:
-    """Return whether the method accepts a value beyond the end of the grid that was chosen."""
+    """Return whether the method accepts the next value beyond the end of the grid at which the chosen value lies."""
     near, end = (values[1], values[0]) if number(run.params[key]) == values[0] else (values[-2], values[-1])
     following = end**2 / near if values[0] > 0 else 2 * end - near
     try:

@@ -45,7 +45,9 @@ def _last(history: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether a process holds the run. A shared lock is tried: the pid in the lock file may belong to another process by now."""
+    """Return whether a process holds the run. The lock itself is tried, because the pid in the lock file may belong to another process by
+    now.
+    """
     try:
         with (path / "lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -151,7 +151,7 @@ class PathDisplay(ChartDisplay):
         Parameters
         ----------
         estimator
-            A fitted estimator, or a search, also one without a refit; of a pipeline its last step is drawn.
+            A fitted estimator or search, with or without a refit; of a pipeline its last step is drawn.
         ax
             Axes to draw on; default: a new figure.
 

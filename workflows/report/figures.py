@@ -23,7 +23,7 @@ COMPARING: dict[str, Sequence[Callable[[Sequence[RunView]], list[Chart]]]] = {
     MODEL: (shared_charts.accuracy,),
     WORK: (shared_charts.objective, shared_charts.gaps, shared_charts.bounds, shared_charts.certificates),
 }
-"""Charts that show all runs in one picture, by section; those of a method belong to the section of the model."""
+"""Charts that show all runs in one picture, by section. Charts that a method brings belong to the section of the model."""
 
 SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
     PREDICTIONS: (score_charts.trials, score_charts.predictions),
@@ -35,7 +35,9 @@ SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
 
 
 def has_course(chart: Chart) -> bool:
-    """Return whether a chart has more than one place on its x axis; tables and cards show the values of a single round."""
+    """Return whether a chart is worth drawing. A line chart must have points at more than one x; tables and cards show the values of a
+    single round.
+    """
     if chart.kind != "series":
         return True
     return len({x for part in chart.series for x, y in zip(part.x, part.y, strict=True) if math.isfinite(x) and math.isfinite(y)}) > 1

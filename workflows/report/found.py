@@ -19,7 +19,7 @@ _HEADINGS: Mapping[str, Mapping[str, str]] = {
     "starts": {"start": "start", "objective": "objective", "minus": "minus", "zero": "zero", "plus": "plus"},
     "spectrum": {"index": "direction", "eigenvalue": "eigenvalue", "share": "share"},
 }
-"""Columns to show, with their headings, of tables that have more columns."""
+"""For tables with many columns: the columns that are shown, with their headings."""
 
 
 class Found(NamedTuple):

@@ -10,12 +10,12 @@ _OF_SCORES = {
     "_deviation": "Standard deviation of this score over the folds.",
     "_folds": "This score on every fold.",
 }
-"""Explanations of the endings of headings that begin with the name of a score."""
+"""Explanations of headings that begin with the name of a score, by the rest of the heading."""
 
 
 @cache
 def glossary() -> Mapping[str, str]:
-    """Return the meaning of every heading; stop reasons are called ``stop tol``."""
+    """Return the meaning of every heading and stop reason. The key of a stop reason begins with "stop", such as ``stop tol``."""
     from ...pipeline.registry import METHODS
 
     return {**{name: meaning for info in METHODS.values() for name, meaning in info.charts.glossary.items()}, **_lines()}
@@ -50,6 +50,8 @@ def stop_text(stop: object) -> str:
 
 
 def words(headings: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the headings that have a meaning, with it, in alphabetical order; ``weight[a]`` and ``weight[b]`` count as one."""
+    """Return ``(heading, meaning)`` pairs of the headings that have a meaning, in alphabetical order; ``weight[a]`` and ``weight[b]`` count
+    as one.
+    """
     named = {re.sub(r"\[.*\]$", "[…]", name, flags=re.DOTALL): explain_heading(name) for name in headings}
     return [(name, meaning) for name, meaning in sorted(named.items()) if meaning]

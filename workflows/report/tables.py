@@ -21,7 +21,9 @@ MAX_ERRORS = 15  # of them
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page, cells as text. ``link`` holds it as CSV; ``shares``: of a confusion matrix, the share of the true class."""
+    """A table of the page, cells as text. ``link`` holds the table as CSV. ``shares``: for a confusion matrix, each cell's share of its
+    true class.
+    """
 
     title: str
     columns: Sequence[str]

@@ -17,7 +17,9 @@ ROWS = {HELD_OUT_ROWS: "test rows", TRAINING_ROWS: "training rows"}
 
 @dataclass(frozen=True)
 class Measured:
-    """A score with its 95 % interval and a description of its rows. ``correct``: number of correct rows of ``rows``, if counted."""
+    """A score with its 95 % interval and a description of its rows. ``correct``: number of correctly predicted rows, if they were
+    counted.
+    """
 
     value: float
     where: str
@@ -238,7 +240,7 @@ def data_name(run: RunView) -> str:
 
 
 def describe_chart(chart: Chart) -> str:
-    """Return a description of a chart in one sentence: the first bars of a ranking, the size of a table, or ends of the first lines."""
+    """Return a description of a chart in one sentence: the first bars of a ranking, the size of a table, or the ends of the first lines."""
     if chart.kind == "heat":
         return f"A table of {len(chart.row_names)} rows and {len(chart.names)} columns. {chart.caption}"
     if chart.kind == "ranking":

@@ -156,15 +156,15 @@ class ColoredMVU(_Embedding):
     embedding_
         ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
     objective_, dual_gap_
-        Objective of the returned kernel, and an upper bound of its distance to the optimum: for minimum volume embedding, of the last
-        convex problem; for structure preserving embedding, over all triples.
+        Objective of the returned kernel, and an upper bound on its difference from the optimum. The bound refers to the last convex problem
+        for minimum volume embedding, and to the problem with all triples for structure preserving embedding.
     eigenvectors_, eigenvalues_
         ``(n_samples, rank)`` and ``(rank,)`` eigenvectors and eigenvalues of the kernel, in units of ``unit_``.
     map_share_, edges_
         Fraction of the kernel's trace that the coordinates of the map hold, and ``(n_edges, 2)`` edges of the neighbour graph.
     unit_, cap_, cap_used_
-        Mean squared distance of neighbours, the upper bound of tr K^2 (with the default of ``B``, the value used), and how much of it is
-        used.
+        Mean squared distance of neighbours; the upper bound of tr K^2 (if ``B`` is None, the default value); and tr K^2 as a fraction of
+        this bound.
     worst_violation_
         Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
     C_
@@ -255,7 +255,7 @@ class ColoredMVU(_Embedding):
         return super()._plain({**params, **matrix})
 
     def _matrix(self) -> np.ndarray | None:
-        """Return the given label kernel, or None."""
+        """Return the label kernel as a matrix, or None if ``label_kernel`` is a name."""
         given = self.label_kernel
         if given is None or isinstance(given, str):
             return None
@@ -278,7 +278,7 @@ class ColoredMVU(_Embedding):
 
 
 class MinimumVolumeEmbedding(_Embedding):
-    r"""Embedding that preserves the distances of neighbours with little variance outside its coordinates: minimum volume embedding.
+    r"""Minimum volume embedding: preserves the distances of neighbours, with little variance outside the coordinates of the map.
 
     .. math::
 
@@ -303,7 +303,8 @@ class MinimumVolumeEmbedding(_Embedding):
         Upper bound of tr K^2, in units in which the mean squared distance of neighbours is 1. Default: 100 times tr K^2 of the centred Gram
         matrix of the rows. A small bound collapses the map.
     tol : float > 0, default=0.0001
-        Stopping tolerance: relative decrease of the objective, by a convex problem that is solved to a tenth of it.
+        Stopping tolerance: relative decrease of the objective over one convex problem. Each convex problem is finally solved to a
+        tenth of ``tol``.
     max_iter : int >= 1, default=200
         Largest number of convex problems; a warning reports if it ends the fit.
     cluster : str or None, default=None
@@ -321,15 +322,15 @@ class MinimumVolumeEmbedding(_Embedding):
     embedding_
         ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
     objective_, dual_gap_
-        Objective of the returned kernel, and an upper bound of its distance to the optimum: for minimum volume embedding, of the last
-        convex problem; for structure preserving embedding, over all triples.
+        Objective of the returned kernel, and an upper bound on its difference from the optimum. The bound refers to the last convex problem
+        for minimum volume embedding, and to the problem with all triples for structure preserving embedding.
     eigenvectors_, eigenvalues_
         ``(n_samples, rank)`` and ``(rank,)`` eigenvectors and eigenvalues of the kernel, in units of ``unit_``.
     map_share_, edges_
         Fraction of the kernel's trace that the coordinates of the map hold, and ``(n_edges, 2)`` edges of the neighbour graph.
     unit_, cap_, cap_used_
-        Mean squared distance of neighbours, the upper bound of tr K^2 (with the default of ``B``, the value used), and how much of it is
-        used.
+        Mean squared distance of neighbours; the upper bound of tr K^2 (if ``B`` is None, the default value); and tr K^2 as a fraction of
+        this bound.
     worst_violation_
         Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
     C_
@@ -393,8 +394,8 @@ class StructurePreservingEmbedding(_Embedding):
         \min_{K \succeq 0, \; \mathrm{tr} KK \le B, \; \xi \ge 0} -\mathrm{tr}(H W H K) + C \xi, \qquad d_{ik}^2 \le d_{ij}^2 + \xi
 
     for all rows i, their neighbours k and all other rows j. W is the adjacency matrix of the graph, and d are the distances under K. The
-    method uses only the graph, which is given or that of nearest neighbours; with a graph, ``X`` may be ``None``. K may have many
-    dimensions: ``map_share_`` is the fraction that the map holds.
+    method uses only the graph: a given graph, or the nearest-neighbour graph of the rows. With a given graph, ``X`` may be ``None``. K may
+    have many dimensions; ``map_share_`` is the fraction of its trace that the map contains.
 
     Parameters
     ----------
@@ -406,8 +407,8 @@ class StructurePreservingEmbedding(_Embedding):
         Link two rows if each is a nearest neighbour of the other (``"mutual"``) or if either is (``"union"``). A warning reports a graph
         that is not connected.
     C : float > 0 or {"auto"}, default='auto'
-        Cost of the largest violation, C xi. ``"auto"``: a violation as large as the mean squared distance in a flat kernel at the bound
-        ``B`` costs as much as the best objective without triples; the value used is stored in ``C_``.
+        Cost of the largest violation, C xi. With ``"auto"``, a violation costs as much as the best objective without triples if it equals
+        the mean squared distance under a kernel with two equal eigenvalues and tr K^2 = ``B``. The value used is stored in ``C_``.
     B : float > 0 or None, default=None
         Upper bound of tr K^2, in units in which the mean squared distance of neighbours is 1. Default: 100 times tr K^2 of the centred Gram
         matrix of the rows. The value only scales the map.
@@ -430,15 +431,15 @@ class StructurePreservingEmbedding(_Embedding):
     embedding_
         ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
     objective_, dual_gap_
-        Objective of the returned kernel, and an upper bound of its distance to the optimum: for minimum volume embedding, of the last
-        convex problem; for structure preserving embedding, over all triples.
+        Objective of the returned kernel, and an upper bound on its difference from the optimum. The bound refers to the last convex problem
+        for minimum volume embedding, and to the problem with all triples for structure preserving embedding.
     eigenvectors_, eigenvalues_
         ``(n_samples, rank)`` and ``(rank,)`` eigenvectors and eigenvalues of the kernel, in units of ``unit_``.
     map_share_, edges_
         Fraction of the kernel's trace that the coordinates of the map hold, and ``(n_edges, 2)`` edges of the neighbour graph.
     unit_, cap_, cap_used_
-        Mean squared distance of neighbours, the upper bound of tr K^2 (with the default of ``B``, the value used), and how much of it is
-        used.
+        Mean squared distance of neighbours; the upper bound of tr K^2 (if ``B`` is None, the default value); and tr K^2 as a fraction of
+        this bound.
     worst_violation_
         Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
     C_
@@ -451,7 +452,7 @@ class StructurePreservingEmbedding(_Embedding):
 
     Examples
     --------
-    A map of a ring of eight, from its links alone. On the map, too, the two nearest of 3 are 2 and 4:
+    A map of a ring of eight nodes, from its links alone. On the map, too, the nearest neighbours of node 3 are nodes 2 and 4:
 
     >>> import numpy as np
     >>> from scipy.sparse import csr_array

@@ -34,9 +34,10 @@ class Labels:
         return np.zeros(self.size, dtype=bool) if self.held_out is None else self.held_out
 
     def factor(self, kernel: str = "auto") -> np.ndarray:
-        """Return the factor Y of the label kernel ``Y Y'``. Rows without a label and held-out rows are zero. ``kernel`` is ``"one-hot"`` or
-        ``"linear"``; by default it follows from the type of the labels. Raises DataError for fewer than two distinct labels, and for labels
-        that do not suit the kernel.
+        """Return the factor Y of the label kernel ``Y Y'``. Its rows are zero for rows without a label and for held-out rows.
+
+        ``kernel`` is ``"one-hot"`` or ``"linear"``; by default it follows from the type of the labels. Raises DataError for fewer than two
+        distinct labels, and for labels that do not suit the kernel.
         """
         if kernel == "one-hot" and self.classes is None:
             raise DataError("label_kernel='one-hot': needs classes, the target holds real numbers; take 'linear'")
@@ -75,8 +76,10 @@ class Labels:
 
 
 def read_labels(y: UserData) -> Labels:
-    """Return labels from a target of classes or real numbers. ``None``, NaN, and -1 among integers mean no label, but -1 and +1 alone are
-    two classes. Raises ValueError if no row has a label.
+    """Return labels from a target of classes or real numbers. ``None``, NaN, and -1 among integers mean no label. Exception: if -1 and +1
+    are the only integers, they are two classes.
+
+    Raises ValueError if no row has a label.
     """
     y = np.asarray(y)
     if y.dtype.kind == "f" and np.any(np.isfinite(y) & (y != np.round(y))):
@@ -95,8 +98,9 @@ def read_labels(y: UserData) -> Labels:
 
 
 def matrix_factor(kernel: np.ndarray, labels: Labels | None, n: int) -> np.ndarray:
-    """Return the factor Y of a given label kernel ``Y Y'`` ``(n, n)``, zero for held-out rows. Raises ValueError for another shape, and for
-    a matrix that is constant or not positive semi-definite.
+    """Return the factor Y of a given label kernel ``Y Y'`` ``(n, n)``. Rows and columns of held-out rows are set to zero first.
+
+    Raises ValueError if the matrix has another shape, is constant, or is not positive semi-definite.
     """
     kernel = np.asarray(kernel, dtype=np.float64)
     if kernel.shape != (n, n):

@@ -1,4 +1,4 @@
-"""Embeddings as methods: problem from rows and labels, coordinates and tables from the final state."""
+"""Embeddings as methods: they create the problem from rows and labels, and coordinates and tables from the final state."""
 
 from __future__ import annotations
 
@@ -165,7 +165,9 @@ def _graph_warnings(problem: EmbeddingProblem, resources: Resources) -> list[str
 
 
 def label_factor(config: ColoredMVUConfig, inputs: EmbeddingInputs) -> np.ndarray:
-    """Return the factor of the label kernel. Raises ValueError for an invalid or constant kernel; DataError if it comes from a file."""
+    """Return the factor of the label kernel. Raises ValueError for an invalid or constant kernel, or DataError if the kernel was read from
+    a file.
+    """
     if inputs.label_matrix is None:
         assert inputs.labels is not None
         return inputs.labels.factor(config.label_kernel)
@@ -178,8 +180,8 @@ def label_factor(config: ColoredMVUConfig, inputs: EmbeddingInputs) -> np.ndarra
 
 
 def checked_edges(edges: np.ndarray, n: int) -> Edges:
-    """Return the distinct edges in order, with row < column. Raises ValueError for no edges, another shape, a row outside the data, and a
-    loop.
+    """Return the distinct edges in ascending order, with row < column. Raises ValueError for an array without edges or of another shape,
+    and for an edge that names a row outside the data or links a row with itself.
     """
     if edges.ndim != 2 or edges.shape[1:] != (2,) or not len(edges):
         raise ValueError(f"graph: an array of shape {edges.shape}; must be a sparse matrix, or edges (m, 2) of rows i, j, at least one")
@@ -207,7 +209,9 @@ def store_labels(ctx: RunContext, extra: Mapping[str, Any]) -> Labels | None:
 
 
 def map_accuracies(labels: Labels, points: np.ndarray, k: int) -> dict[str, float]:
-    """Return the accuracy of the ``k`` nearest labelled rows on the map: for rows that the fit used, and for held-out rows."""
+    """Return the accuracy of predicting a row's class from its ``k`` nearest labelled rows on the map. The accuracy is computed for rows
+    whose label the fit used and, if there are any, for held-out rows.
+    """
     if labels.classes is None:
         return {}
     is_labelled = labels.codes >= 0

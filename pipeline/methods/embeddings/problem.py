@@ -84,7 +84,9 @@ def directions_of(config: EmbeddingConfig) -> int:
 
 
 def edge_squares(nearest: Nearest, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances of edges, from the lists of neighbours that contain them at one end or both."""
+    """Return the squared distances of edges. An edge's distance is read from the neighbour list of either end that contains the other
+    end.
+    """
     n = len(nearest.ids)
     keys = (np.arange(n)[:, None] * n + nearest.ids).ravel()
     order = np.argsort(keys, kind="stable")
@@ -110,14 +112,14 @@ class Setting:
 
     @property
     def violation_cost(self) -> float:
-        """The cost C of a structure preserving embedding as in the problem's formula; NaN for the other embeddings."""
+        """The cost C of a structure preserving embedding, with ``"auto"`` replaced by its value; NaN for the other embeddings."""
         if not isinstance(self.config, SPEConfig):
             return np.nan
         return violation_unit(self.graph, self.solver) if self.config.C == "auto" else float(self.config.C)
 
     @cached_property
     def structure(self) -> StructureProblem:
-        """The problem of a structure preserving embedding, without its C."""
+        """The problem of a structure preserving embedding with C = 1; steps replace C by its value."""
         return replace(structure_problem(self.graph, 1.0, self.B, self.solver), find_worst=TriplesPass(self.resources))
 
     @cached_property
@@ -191,7 +193,9 @@ class EmbeddingProblem:
 
     @property
     def driver_items(self) -> tuple[Item, ...]:
-        """Memory of the driver: decompositions of matrices of all rows with Newton's edges, or the smallest eigenpairs; and the graph."""
+        """Memory items of the driver: the graph, and either the decomposition of matrices of all rows, or the smallest need of the
+        eigensolver.
+        """
         n, solver = self.data.n_rows, self._solver
         if solver is not None:
             return (solver.least_item(), *self._others_items)

@@ -1,6 +1,6 @@
 """Passes over rows for embeddings: norm and leading eigenvectors of the centred Gram matrix, and triples that a kernel violates.
 
-Up to 4,096 rows are processed by one task, because for so few rows the passes take 1.2 to 1.3 times as long.
+Up to 4,096 rows are processed by a single task, because for so few rows several tasks would take 1.2 to 1.3 times as long.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _load(data: BlockStore | MemoryBlocks, rows: tuple[int, int]) -> Rows:
 
 
 def row_blocks(data: BlockStore | MemoryBlocks) -> list[RowBlock]:
-    """Return the blocks of rows, which depend on the data alone."""
+    """Return the blocks of rows. The division depends on the number of rows alone."""
     spans = [(lo, min(lo + WHOLE_ROWS, data.n_rows)) for lo in range(0, data.n_rows, WHOLE_ROWS)]
     return [_block(data, span, span) for span in spans]
 
@@ -142,7 +142,7 @@ class GeometryPasses:
 
     @property
     def by_scatter(self) -> bool:
-        """True if the scatter matrix is formed, which suits many rows."""
+        """True if the scatter matrix of the columns is formed: for dense data with few columns."""
         return self.data.meta.kind != "sparse" and self.data.n_cols <= MAX_SCATTER_COLUMNS
 
     @property
@@ -162,7 +162,9 @@ class GeometryPasses:
                 yield self.inner()
 
     def directions(self, *sent: object) -> Plan[Any]:
-        """Return the pass of one task that computes norm and directions of all rows, by products with one another or with their columns."""
+        """Return the pass of a single task that computes norm and directions: from the scatter matrix of dense rows with few columns,
+        otherwise from the Gram matrix.
+        """
         n, d = self.data.n_rows, self.data.n_cols
         square = n if self.data.meta.kind == "sparse" else min(n, d)
         return self._pass("row-directions", whole_chunk, *sent, extra=40 * square**2, result=8 * n * self.count + 8)
@@ -255,7 +257,7 @@ def norm_chunk(ref: RowBlock, mean: Shared) -> np.ndarray:
 
 
 def triple_spans(n: int, rank: int) -> list[tuple[int, int]]:
-    """Return the rows of every task on triples: from the sizes alone."""
+    """Return the range of rows of every task on triples. The ranges depend on ``n`` and ``rank`` alone."""
     step = max(64, int(TRIPLE_WORK // max(1, n * rank)))
     return [(lo, min(lo + step, n)) for lo in range(0, n, step)]
 

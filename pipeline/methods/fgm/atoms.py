@@ -1,7 +1,7 @@
 """Candidate atoms of the Feature Generating Machine: single features, groups of features, expanded features.
 
-An atom is the set of columns that one coordinate of ``d`` weights: its score is ``||X_atom' u||^2``, and a cut contains its columns.
-Degree-2 pairs need several passes and are in :mod:`gramplane.pipeline.methods.fgm.pairs`.
+An atom is the set of columns whose weight is one coordinate of the vector ``d``. Its score is ``||X_atom' u||^2``; a cut contains the
+columns of its atoms. Degree-2 pairs need several passes and are in :mod:`gramplane.pipeline.methods.fgm.pairs`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MEASURED = threading.local()
 
 
 def dual_vectors(duals: np.ndarray) -> list[DualVector]:
-    """Return the dual vectors of a pass, validated and measured once for all stripes that this thread scores."""
+    """Return the validated dual vectors of a pass. They are cached for all stripes that this thread scores."""
     measured = getattr(_MEASURED, "duals", None)
     if measured is None or measured() is not duals:
         _MEASURED.vectors = [DualVector.of(u) for u in duals]
@@ -93,11 +93,11 @@ class LinearAtoms:
 
     @property
     def signature(self) -> str:
-        """Text that distinguishes these columns from others with the same coordinates and factors."""
+        """Text that distinguishes the atoms' columns from those of other kinds of atoms with the same coordinates and factors."""
         return ""
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
-        """Return the memory in bytes of a step of the search pass for ``sizes`` atoms per problem."""
+        """Return the memory in bytes of a step of the search pass. ``sizes``: number of atoms that each problem requests."""
         return score_pass(data, tuple(Query(size) for size in sizes)).memory_bound
 
     def count(self, n_features: int) -> int:
@@ -130,7 +130,7 @@ class LinearAtoms:
             return top.values**2
 
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return the atoms of a cut that contain any of ``coordinates``, the coordinates of the cut with non-zero weight."""
+        """Return the atoms of a cut with non-zero weight. ``coordinates`` are those coordinates of the cut whose weight is not zero."""
         return coordinates
 
     def features(self, ids: np.ndarray) -> np.ndarray:
@@ -156,7 +156,8 @@ def _load_index(parts: tuple[tuple[str, Any], ...]) -> groups.GroupIndex:
 class GroupAtoms(LinearAtoms):
     """Groups of features, disjoint, nested or overlapping, with score ``eta_G ||c_G||^2``.
 
-    A feature in q chosen groups is one column, scaled by ``sqrt(sum of their eta)``: the same kernel without copies.
+    A feature in several chosen groups is a single column, scaled by ``sqrt(sum of their eta)``. The kernel is the same as with one copy per
+    group.
     """
 
     index: groups.GroupIndex | None = None

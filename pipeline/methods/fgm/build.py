@@ -94,8 +94,8 @@ def covariate_tables(model: FGMModel) -> dict[str, Rows]:
 
 
 def path_rows(model: FGMModel) -> Rows:
-    """Return the weights of the largest coordinates after every round of every problem. The result is empty for feature maps, because their
-    features have many coordinates.
+    """Return the weights of the largest coordinates after every round of every problem. The result is empty for additive feature maps,
+    because their features have many coordinates.
     """
     if model.kind not in ("linear", "groups", "poly2"):
         return []

@@ -70,7 +70,7 @@ class FGMConfig(MethodConfig):
 
     @property
     def stops_at_chance(self) -> bool:
-        """True if candidate atoms must exceed what chance gives."""
+        """True if the fit stops when no candidate atom scores higher than chance explains."""
         asked = self.max_rounds, self.n_features_to_select, self.outer_tol, self.feature_map
         return asked == ("auto", None, None, None)
 

@@ -1,4 +1,4 @@
-"""Columns of the cuts of every problem: in the driver, or on the workers with the rows if they exceed the driver's memory."""
+"""Columns of the cuts of every problem. They are in the driver or, if they exceed its memory, on the workers by blocks of rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ DRIVER_SHARE = 0.5  # share of the driver's memory that the cuts' columns may ta
 
 
 def solve_at(data: Blocks, columns: int, driver_memory: int) -> str:
-    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved. The decision is made once per
-    run, from sizes alone. A single block of rows cannot be split, so it always stays in the driver.
+    """Return where sub-problems with ``columns`` columns in total are solved: on the ``"driver"`` or on ``"workers"``.
+
+    The decision is made once per run, from sizes alone. A single block of rows cannot be split, so it always stays in the driver.
     """
     if data.n_rows <= ROW_BLOCK or design_bytes(data, columns) <= DRIVER_SHARE * driver_memory:
         return "driver"
@@ -50,9 +51,11 @@ def rows_step(data: Blocks, columns: int, atoms: ColumnMaker, q: int) -> int:
 
 
 def driver_items(data: Blocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0) -> tuple[Item, ...]:
-    """Return the memory of the driver for problems with ``columns`` columns in total: scores, vectors, q covariates, and the columns that
-    it holds. A single block of rows may have more columns in all rounds than the driver's share allows. The plan then counts the columns of
-    the ``first`` round, and each round checks again.
+    """Return the memory items of the driver for problems with ``columns`` columns in total: scores, vectors, q covariates, and the columns,
+    if they are in the driver.
+
+    If the columns of all rounds of a single block of rows exceed the driver's share, only the columns of the ``first`` round are counted,
+    and every round checks the memory again.
     """
     n, d = data.n_rows, data.n_cols
     items = (
@@ -88,7 +91,7 @@ class ColumnMaker(Protocol):
 
     @property
     def signature(self) -> str:
-        """Text that distinguishes these columns from others with the same coordinates and factors."""
+        """Text that distinguishes the atoms' columns from those of other kinds of atoms with the same coordinates and factors."""
         ...
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +124,7 @@ class Atoms(ColumnMaker, Protocol):
         ...
 
     def search_bytes(self, data: Blocks, sizes: Sequence[int], driver_memory: int) -> int:
-        """Return the memory in bytes of the largest step of the search passes for ``sizes`` atoms per problem."""
+        """Return the memory in bytes of the largest step of the search passes. ``sizes``: number of atoms that each problem requests."""
         ...
 
     def count(self, n_features: int) -> int:
@@ -137,19 +140,19 @@ class Atoms(ColumnMaker, Protocol):
         ...
 
     def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Return the atoms of a cut that contain any of ``coordinates``, the coordinates of the cut with non-zero weight."""
+        """Return the atoms of a cut with non-zero weight. ``coordinates`` are those coordinates of the cut whose weight is not zero."""
         ...
 
     def for_workers(self, resources: Resources) -> ColumnMaker:
-        """Return the form that is sent with tasks."""
+        """Return the atoms in the form that is sent with tasks."""
         ...
 
 
 class Design:
-    """Columns of the cuts so far, appended and never rebuilt. Sparse columns are kept in the row form that solvers need; dense ones stay
-    dense.
+    """Columns of the cuts so far. New columns are appended; existing ones are not rebuilt. Sparse columns are stored by rows, as solvers
+    need them.
 
-    A dense design is allocated once for ``capacity`` columns; memory pages are used only when they are filled.
+    A dense design is allocated once for ``capacity`` columns; memory pages take up memory only when they are filled.
     """
 
     def __init__(self, n_rows: int, capacity: int) -> None:
@@ -176,8 +179,8 @@ class Design:
         self._dense[:, used:need] = columns
 
     def joined(self, parts: Sequence[Columns]) -> Design:
-        """Return a design with the columns ``parts`` appended. It is valid until columns are appended here, because both share one
-        buffer.
+        """Return a design with the columns ``parts`` appended. It becomes invalid when columns are appended to this design, because both
+        share a buffer.
         """
         whole = copy.copy(self)
         whole.widths = [*self.widths]
@@ -195,7 +198,7 @@ class Design:
         return (self.matrix @ omega if self.widths else np.zeros(self._n_rows)) - bias
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> Rows:
-        """Return row access for the solver."""
+        """Return the object through which a solver accesses the rows."""
         return rows_for(self.matrix, y, cost, loss, basis.columns)
 
 
@@ -235,8 +238,8 @@ class Designs:
     def beside(
         self, resources: Resources, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
     ) -> dict[int, Design | RemoteDesign]:
-        """Return the columns of the given problems with each of their candidates appended as a separate cut. One column pass serves all
-        problems.
+        """Return, for the given problems, the columns so far followed by those of their candidates, each candidate as a separate cut. One
+        column pass serves all problems.
         """
         after: dict[int, Design | RemoteDesign] = {}
         features = np.unique(np.concatenate([self._atoms.features(ids) for ids in candidates.values()]))
@@ -288,7 +291,7 @@ FREE_COPIES = 3  # of columns without a penalty: as read, and times weights
 
 @dataclass(frozen=True)
 class DesignPart:
-    """Rows ``lo:hi`` of the columns of some cuts, by name."""
+    """Reference to rows ``lo:hi`` of the columns of some cuts."""
 
     ref: Ref  # any block of the store
     token: str  # digest of all that decides the columns: the cuts, the atoms, and for arrays in memory which arrays
@@ -302,7 +305,7 @@ class DesignPart:
     free: Shared | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> RememberingBlock:
-        """Build the columns from the store, in the memory order that the driver would use, because bits depend on it."""
+        """Build the columns from the store, in the same memory order as in the driver, because the order affects the last bits."""
         data = source_of(self.ref)
         features = np.unique(np.concatenate([self.atoms.features(ids) for ids in self.cuts]))
         row_factor = None if data.scale.row_factor is None else data.scale.row_factor[slice(*self.rows)]
@@ -312,7 +315,7 @@ class DesignPart:
 
 
 def rows_chunk(part: DesignPart, y: Shared, cost: Shared, name: str, query: RowQuery) -> Sums:
-    """Run one operation on a block of rows (on a worker), or return its decision values."""
+    """Run the operation ``name`` on a block of rows (on a worker). The operation ``"decision"`` returns decision values."""
     block, span = block_cache().load(part), slice(*part.rows)
     if name == "decision":
         return (block.product(query.omega),)
@@ -343,7 +346,7 @@ class RemoteDesign:
         self.widths.append(len(factors))
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> BlockedRows:
-        """Return row access for the solver. Every operation is one pass over the blocks of rows."""
+        """Return the object through which a solver accesses the rows. Every operation is one pass over the blocks of rows."""
         labels, costs = self._resources.share("labels", y), self._resources.share("costs", cost)
 
         def add(name: str, query: RowQuery) -> Sums:
@@ -391,15 +394,15 @@ def row_parts(
     q: int,
     free: Sequence[Shared] = (),
 ) -> list[DesignPart]:
-    """Return the columns of some cuts (``columns`` in all) by block of rows, each with its q unpenalised columns."""
+    """Return references to the columns of some cuts (``columns`` in total), one per block of rows, each with its q unpenalised columns."""
     ref, nbytes, edges = data.column_blocks()[0], part_bytes(data, columns), row_edges(data.n_rows)
     beside = free or [None] * len(edges)
     return [DesignPart(ref, token, rows, nbytes, atoms, cuts, q, own) for rows, own in zip(edges, beside, strict=True)]
 
 
 def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadcast: object) -> Plan[Sums]:
-    """Return the pass of one operation over blocks of rows. Its result is a sum of ``sums`` bytes, or a number per row if ``sums`` is
-    None.
+    """Return the pass of one operation over blocks of rows. The pass adds results of ``sums`` bytes; if ``sums`` is None, it returns one
+    number per row.
     """
     joined = 8 * parts[-1].rows[1]
     result, combine = (joined, _concatenate) if sums is None else (sums, add_sums)
@@ -409,24 +412,30 @@ def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadca
 
 
 def part_step(part: DesignPart) -> int:
-    """Bound the memory in bytes of a step on a block of rows."""
+    """Return an upper bound on the memory in bytes of a step on a block of rows."""
     lo, hi = part.rows
     return PART_COPIES * part.nbytes + FREE_COPIES * 8 * (hi - lo) * part.q
 
 
 def sums_bytes(p: int, q: int) -> int:
-    """Return the bytes of the sums over blocks of rows for p penalised and q unpenalised columns: a Hessian and two vectors."""
+    """Return the size in bytes of a Hessian and two vectors for p penalised and q unpenalised columns, which are sums over blocks of
+    rows.
+    """
     return 8 * ((p + q) * (p + q) + p + q + 3)
 
 
 def part_bytes(data: Blocks, columns: int) -> int:
-    """Bound the bytes of ``columns`` columns in one block of rows: dense, or sparse with all their entries in this block."""
+    """Return an upper bound on the bytes of ``columns`` columns in one block of rows. If they are sparse, all entries may be in this
+    block.
+    """
     dense = 8 * min(ROW_BLOCK, data.n_rows) * columns
     return dense if data.meta.kind == "dense" else min(dense, design_bytes(data, columns))
 
 
 def design_bytes(data: Blocks, columns: int) -> int:
-    """Bound the bytes of ``columns`` columns of the data in the driver: dense columns, or the sparse columns with the most entries."""
+    """Return an upper bound on the bytes of any ``columns`` columns of the data in the driver. For sparse data, those with the most entries
+    count.
+    """
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns
     return 12 * heaviest_entries(data, columns) * max(1, columns // max(data.n_cols, 1))

@@ -195,8 +195,8 @@ class _FGM(Selection, Estimator):
     ) -> np.ndarray:
         """Return how often each feature (group) is selected over bootstrap resamples of the training rows.
 
-        Returns frequencies in [0, 1]: ``(n_features,)``, with groups ``(n_groups,)``, with ``poly2`` aligned with ``selected_``. All
-        resamples are fitted in the same passes, as row weights; the data are not copied.
+        The result has frequencies in [0, 1]: ``(n_features,)``, or ``(n_groups,)`` with groups; with ``poly2``, one per row of
+        ``selected_``. All resamples are fitted in the same passes, as row weights; the data are not copied.
 
         Parameters
         ----------
@@ -238,16 +238,16 @@ class FGMClassifier(_FGM, Classifier):
         no intercept.
     max_rounds : int >= 1 or {"auto"}, default='auto'
         Largest number of rounds (cutting planes). Stopping early is what makes the model sparse: near-exact solutions are denser and often
-        less accurate. ``"auto"``: 10; fewer for dense columns without a feature map, if no candidate (feature, group) exceeds what chance
-        gives. With ``n_features_to_select`` or ``outer_tol``, 10.
+        less accurate. ``"auto"``: 10. With dense columns and without a feature map, the fit then stops earlier when no candidate (feature,
+        group) scores higher than chance explains, unless ``n_features_to_select`` or ``outer_tol`` is set.
     n_features_to_select : int >= 1 or None, default=None
-        Stop when exactly this many distinct features (groups, pairs) have been chosen; one with zero weight is not counted in
+        Stop when exactly this many distinct features (groups, pairs) have been chosen. Chosen features whose weight is zero are not in
         ``selected_``.
     loss : {"squared_hinge", "logistic"}, default='squared_hinge'
         Loss of a row: ``"squared_hinge"`` or ``"logistic"`` for classes; ``"squared"``, ``"squared_epsilon_insensitive"`` or ``"huber"``
         for real targets.
     fit_intercept : bool, default=True
-        Fit an unpenalised intercept; it is eliminated exactly.
+        Fit an unpenalised intercept; the solver eliminates it exactly.
     groups : int or array of int or list of arrays or None, default=None
         Groups of features: one label per feature (negative: no group; a Series is matched by the names of features, or of the columns they
         are made from), the size of consecutive groups, or a list of arrays of indices or masks, which may be disjoint, nested or
@@ -308,23 +308,24 @@ class FGMClassifier(_FGM, Classifier):
     classes_
         Class labels in ascending order.
     selected_
-        Sorted indices of the features with non-zero weight; of groups, with ``groups``. With ``"poly2"``, ``(k, 2)`` pairs, whose second
-        index is -1 for a linear term. With several classes, their union.
+        Sorted indices of the features with non-zero weight in any class. With ``groups``, indices of groups. With ``"poly2"``, ``(k, 2)``
+        pairs, whose second index is -1 for a linear term.
     coef_, intercept_
-        ``(n_machines, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(n_machines, k)`` aligned with the
-        columns of the map. And ``(n_machines,)``.
+        Weights ``(n_machines, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(n_machines, k)`` aligned with
+        the columns of the map. Intercepts ``(n_machines,)``.
     C_
         Value of ``C`` used; ``(n_machines,)`` for several classes.
     covariate_coef_
         ``(n_machines, n_covariates)`` unpenalised coefficients of the covariates.
     cuts_, cut_weights_
-        Features (groups, pairs) of each round and their kernel weights mu; with several classes, a list per class.
+        Features (groups, pairs) of each round, and the kernel weight mu of each round; with several classes, a list per class.
     path_
         :class:`PathPoint` after every round; with several classes, a list per class.
     objective_, dual_gap_, outer_gap_
-        Objective F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; summed over classes.
+        Objective F_T, absolute duality gap of the last sub-problem, and certified distance of F_T from the exact optimum; each is
+        summed over classes.
     n_iter_, converged_, stop_reason_, history_
-        Number of rounds; whether the sub-problems were solved and the goal (number of features, outer tolerance) was reached; the reason
+        Number of rounds; whether the last sub-problem was solved and the goal (number of features, outer tolerance) was reached; the reason
         for stopping; and one array per quantity.
     n_features_in_
         Number of features.
@@ -434,12 +435,13 @@ class FGMRegressor(_FGM, Regressor):
         \min_{w, b} \frac{1}{2} \|w\|_B^2 + \sum_i \ell_i(y_i - \langle w, x_i \rangle - b)
 
     is solved approximately, by ``max_rounds`` cutting planes of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B. The
-    loss is C times half the squared residual, the same outside a tube of half-width ``epsilon``, or the Huber loss, linear beyond
-    ``delta``; both widths are in standard deviations of the target.
+    loss is C/2 times the squared residual, C/2 times the squared distance from a tube of half-width ``epsilon``, or C times the Huber loss,
+    which is linear beyond ``delta``. Both ``epsilon`` and ``delta`` are in standard deviations of the target.
 
     The target is centred (if there is an intercept) and scaled internally, so that C has the same meaning in every unit: penalty and losses
-    are proportional to the square of the unit. Weights, intercept and coefficients of covariates are in the unit of the target, objective
-    and gaps in its square: they are those of the problem above with ``epsilon`` and ``delta`` times the standard deviation.
+    are proportional to the square of the unit. Weights, intercept and coefficients of covariates are in the unit of the target; objective
+    and gaps are in the square of this unit. All are those of the problem above, with ``epsilon`` and ``delta`` multiplied by the standard
+    deviation.
 
     Parameters
     ----------
@@ -454,10 +456,10 @@ class FGMRegressor(_FGM, Regressor):
         no intercept.
     max_rounds : int >= 1 or {"auto"}, default='auto'
         Largest number of rounds (cutting planes). Stopping early is what makes the model sparse: near-exact solutions are denser and often
-        less accurate. ``"auto"``: 10; fewer for dense columns without a feature map, if no candidate (feature, group) exceeds what chance
-        gives. With ``n_features_to_select`` or ``outer_tol``, 10.
+        less accurate. ``"auto"``: 10. With dense columns and without a feature map, the fit then stops earlier when no candidate (feature,
+        group) scores higher than chance explains, unless ``n_features_to_select`` or ``outer_tol`` is set.
     n_features_to_select : int >= 1 or None, default=None
-        Stop when exactly this many distinct features (groups, pairs) have been chosen; one with zero weight is not counted in
+        Stop when exactly this many distinct features (groups, pairs) have been chosen. Chosen features whose weight is zero are not in
         ``selected_``.
     loss : {"squared", "squared_epsilon_insensitive", "huber"}, default='squared'
         Loss of a row: ``"squared_hinge"`` or ``"logistic"`` for classes; ``"squared"``, ``"squared_epsilon_insensitive"`` or ``"huber"``
@@ -467,7 +469,7 @@ class FGMRegressor(_FGM, Regressor):
     delta : float > 0, default=1.35
         With ``"huber"``: residual beyond which the loss is linear, in standard deviations of the target.
     fit_intercept : bool, default=True
-        Fit an unpenalised intercept; it is eliminated exactly.
+        Fit an unpenalised intercept; the solver eliminates it exactly.
     groups : int or array of int or list of arrays or None, default=None
         Groups of features: one label per feature (negative: no group; a Series is matched by the names of features, or of the columns they
         are made from), the size of consecutive groups, or a list of arrays of indices or masks, which may be disjoint, nested or
@@ -520,23 +522,24 @@ class FGMRegressor(_FGM, Regressor):
     Attributes
     ----------
     selected_
-        Sorted indices of the features with non-zero weight; of groups, with ``groups``. With ``"poly2"``, ``(k, 2)`` pairs, whose second
-        index is -1 for a linear term. With several classes, their union.
+        Sorted indices of the features with non-zero weight in any class. With ``groups``, indices of groups. With ``"poly2"``, ``(k, 2)``
+        pairs, whose second index is -1 for a linear term.
     coef_, intercept_
-        ``(n_machines, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(n_machines, k)`` aligned with the
-        columns of the map. And ``(n_machines,)``.
+        Weights ``(n_machines, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(n_machines, k)`` aligned with
+        the columns of the map. Intercepts ``(n_machines,)``.
     C_
         Value of ``C`` used; ``(n_machines,)`` for several classes.
     covariate_coef_
         ``(n_machines, n_covariates)`` unpenalised coefficients of the covariates.
     cuts_, cut_weights_
-        Features (groups, pairs) of each round and their kernel weights mu; with several classes, a list per class.
+        Features (groups, pairs) of each round, and the kernel weight mu of each round; with several classes, a list per class.
     path_
         :class:`PathPoint` after every round; with several classes, a list per class.
     objective_, dual_gap_, outer_gap_
-        Objective F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; summed over classes.
+        Objective F_T, absolute duality gap of the last sub-problem, and certified distance of F_T from the exact optimum; each is
+        summed over classes.
     n_iter_, converged_, stop_reason_, history_
-        Number of rounds; whether the sub-problems were solved and the goal (number of features, outer tolerance) was reached; the reason
+        Number of rounds; whether the last sub-problem was solved and the goal (number of features, outer tolerance) was reached; the reason
         for stopping; and one array per quantity.
     n_features_in_
         Number of features.
@@ -663,16 +666,16 @@ class _FGMPath(CrossValidated):
 class FGMClassifierCV(_FGMPath, FGMClassifier):
     """Linear classifier on a few features, with ``C``, ``B`` and the number of rounds chosen by cross-validation.
 
-    One fit gives the models of every number of rounds up to ``max_rounds`` (with ``debias``, only the last one). Among models with similar
-    scores, the simplest has the smallest ``B`` times rounds.
+    One fit yields the models for every number of rounds up to ``max_rounds`` (with ``debias``, only the last one). The simplest of several
+    models is the one with the smallest product of ``B`` and the number of rounds.
 
     See :class:`FGMClassifier` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     Bs : list of int or None, default=None
-        Values of ``B`` to compare. ``None``: ``B``; also ``4 * B`` if the best model uses more than half of ``max_rounds``, there are at
-        least ``4 * B * max_rounds`` features, groups or pairs, and ``n_features_to_select`` is not set.
+        Values of ``B`` to compare. ``None``: only ``B``. If the best model then uses more than half of ``max_rounds``, ``4 * B`` is
+        compared, too, unless there are fewer than ``4 * B * max_rounds`` features, groups or pairs, or ``n_features_to_select`` is set.
     Cs : int or list of float, default=5
         Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
         ``C="auto"`` on all rows (the mean over classes).
@@ -793,16 +796,16 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
 class FGMRegressorCV(_FGMPath, FGMRegressor):
     """Linear regression on a few features, with ``C``, ``B`` and the number of rounds chosen by cross-validation.
 
-    One fit gives the models of every number of rounds up to ``max_rounds`` (with ``debias``, only the last one). Among models with similar
-    scores, the simplest has the smallest ``B`` times rounds.
+    One fit yields the models for every number of rounds up to ``max_rounds`` (with ``debias``, only the last one). The simplest of several
+    models is the one with the smallest product of ``B`` and the number of rounds.
 
     See :class:`FGMRegressor` for the problem, the other parameters and further attributes.
 
     Parameters
     ----------
     Bs : list of int or None, default=None
-        Values of ``B`` to compare. ``None``: ``B``; also ``4 * B`` if the best model uses more than half of ``max_rounds``, there are at
-        least ``4 * B * max_rounds`` features, groups or pairs, and ``n_features_to_select`` is not set.
+        Values of ``B`` to compare. ``None``: only ``B``. If the best model then uses more than half of ``max_rounds``, ``4 * B`` is
+        compared, too, unless there are fewer than ``4 * B * max_rounds`` features, groups or pairs, or ``n_features_to_select`` is set.
     Cs : int or list of float, default=5
         Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
         ``C="auto"`` on all rows (the mean over classes).
@@ -945,7 +948,7 @@ def _path(model: FGMModel, machine: MachineState) -> list[PathPoint]:
 
 
 def _raw_units(model: FGMModel, support: np.ndarray, weights: np.ndarray, intercept: float) -> tuple[np.ndarray, float]:
-    """Return weights and intercept for the unscaled columns: ``w s`` and ``b - sum w s mu``. Those of a feature map are unchanged."""
+    """Return weights ``w s`` and intercept ``b - sum w s mu`` for the unscaled columns. With a feature map, both are returned unchanged."""
     if model.kind not in ("linear", "groups"):
         return weights, intercept
     indices = np.searchsorted(model.features, support)

@@ -1,8 +1,8 @@
 """The Feature Generating Machine (Tan, Tsang, Wang, JMLR 15, 2014): the outer cutting planes.
 
-Problem (docs/theory/fgm.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)``, A unpenalised columns, with ``||w||_B^2 = min_d sum w_j^2 / d_j``
-over ``0 <= d <= 1, sum d <= B``. One round adds the set of B atoms with the largest violation of the dual (15) and refits the mixed-norm
-problem (31).
+Problem (docs/theory/fgm.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)`` with unpenalised columns A, where ``||w||_B^2 = min_d sum w_j^2 /
+d_j`` over ``0 <= d <= 1, sum d <= B``. One round adds the set of B atoms with the largest violation of the dual (15) and refits the
+mixed-norm problem (31).
 
 =============  ==================================================
 symbol         name
@@ -61,7 +61,7 @@ class FGMState:
 
     @property
     def stop(self) -> str | None:
-        """Reason for which all one-vs-rest models have stopped, or None."""
+        """The reason to stop once all one-vs-rest models have stopped, otherwise None."""
         reasons = [machine.stop for machine in self.machines]
         return None if None in reasons else str(reasons[-1])
 
@@ -81,8 +81,8 @@ class _Clock:
 
 @dataclass(eq=False)
 class FGMProblem:
-    """Binary or regression problems that share the passes of a fit: classes, folds, resamples, grid points; and their
-    columns.
+    """Binary or regression problems that share the passes of a fit, and their columns. There is one problem per class, fold, resample and
+    grid point.
     """
 
     config: FGMConfig
@@ -146,8 +146,8 @@ class FGMProblem:
         return plan | driver_plan(driver_items(data, columns, first, machines, memory, self.q))
 
     def _steps(self) -> Iterator[int]:
-        """Yield the memory of the largest steps in bytes: of a search, of a problem's rows, and of all columns that a resumed run fetches
-        again.
+        """Yield the memory in bytes of the largest steps: a search, an operation on a block of rows, and a fetch of all columns after a
+        resume.
         """
         data, memory = self.data, self.driver_memory
         yield self.atoms.search_bytes(data, self.asked_at_most, memory)
@@ -162,7 +162,7 @@ class FGMProblem:
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
     def priced(self, k: int, machine: MachineState) -> MachineProblem:
-        """Return a problem with its value of C, which the first search may have determined."""
+        """Return problem k with its value of C. With ``C="auto"``, the first search determined this value."""
         if k not in self._priced:
             self._priced[k] = self.problems[k].priced(machine.C)
         return self._priced[k]
@@ -192,8 +192,8 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
 
     def read_inputs(self, config: FGMConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
         """Return the parameters, and the target, weights, groups and covariates of a store. ``extra`` may contain ``groups``,
-        ``covariates`` and ``test_share``. Raises DataError for a store without a target or with a single class, and for covariates that are
-        invalid or given twice.
+        ``covariates`` and ``test_share``. Raises DataError for a store without a target or with a single class, for invalid covariates, and
+        for covariates both in ``extra`` and in the store.
         """
         data, inputs = resources.data, store_inputs(resources, self.name)
         groups = data.groups() if extra.get("groups") is None else extra["groups"]
@@ -204,7 +204,9 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return config, replace(inputs, groups=groups, covariates=covariates).without(held_out)
 
     def decided(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMConfig:
-        """Return the parameters with the loss that suits the target. A default B is reduced to the number of atoms."""
+        """Return the parameters with a loss that suits the target. If ``B`` is not set, its default is reduced to at most the number of
+        atoms.
+        """
         config = resolve_config(config, inputs)
         if "B" in config.model_fields_set:
             return config
@@ -215,9 +217,10 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return config.model_copy(update={"B": available})
 
     def problem(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMProblem:
-        """Return the problem of a fit: one problem for two classes or a real target, else one per class. Raises ValueError for an
-        unsuitable loss, groups, map or covariates and for a class without weight, and MemoryBoundExceeded if scores and columns
-        exceed the memory.
+        """Return the problem of a fit: one problem for two classes or a real target, else one per class.
+
+        Raises ValueError if loss, groups, map or covariates are unsuitable, DataError if a class has no weight, and MemoryBoundExceeded if
+        scores and columns exceed the memory.
         """
         problem = shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
         if problem.n_atoms < problem.config.B:
@@ -254,7 +257,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return Step(new, {**_metrics(new, [*solved]), **accuracy, **clock.seconds})
 
     def result(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Result[FGMModel]:
-        """Return the model of the last round, or of the refit of its selection, with its certificates."""
+        """Return the model of the last round, or with ``debias`` the model of the refit, with its certificates."""
         config, atoms, machines = problem.config, problem.atoms, state.machines
         pairs = [(problem.priced(k, machine), machine) for k, machine in enumerate(machines)]
         if config.debias:
@@ -285,16 +288,16 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         )
 
     def _scores(self, problem: FGMProblem, state: FGMState, model: FGMModel, resources: Resources) -> dict[str, Any]:
-        """Return the training accuracy, or R2, from the columns of the cuts, which need not be fetched again."""
+        """Return the training accuracy, or R2. Without a refit it is computed from the columns of the cuts, which are already in memory."""
         is_refit = problem.config.debias
         values = model_values(problem.inputs, model, resources) if is_refit else problem.decision_values(state, resources)
         return scores_of(problem.inputs, values)
 
     def tables(self, model: FGMModel, names: Sequence[str] | None = None, fit: tuple[FGMProblem, FGMState] | None = None) -> Tables:
-        """Return the selected coordinates with names and weights in descending order, and coefficients of covariates; if the fit is given,
-        also the selected groups.
+        """Return the selected coordinates with names and weights in descending order, their weights along the path, and the coefficients of
+        the covariates. If the fit is given, also return the selected groups.
 
-        ``names`` of all features are used if the model has none.
+        ``names`` are the names of all features; they are used if the model stores none.
         """
         known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
         groups = {} if fit is None else group_tables(model, fit[0].atoms)
@@ -305,7 +308,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
     def shared_fits(
         self, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> FGMProblem | None:
-        """Return one problem for the fits without the rows of each mask, which share candidates and passes."""
+        """Return one problem for all fits, each of which leaves out the rows of one mask. The fits share candidates and passes."""
         return shared_problem([resolve_config(config, inputs) for config in configs], inputs, masks, resources)
 
     def follow_path(self, problem: FGMProblem, before: FGMProblem | None) -> None:
@@ -313,7 +316,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         problem.is_path = True
 
     def selected(self, problem: FGMProblem, state: FGMState, resources: Resources) -> list[int]:
-        """Return the number of selected atoms of every fit; with several problems, the largest."""
+        """Return the number of selected atoms of every fit. With several classes, it is the largest number over the classes."""
         counts = [len(selected_atoms([machine])) for machine in state.machines]
         return [max(counts[k : k + problem.inputs.n_machines]) for k in range(0, len(counts), problem.inputs.n_machines)]
 

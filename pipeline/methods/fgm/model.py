@@ -38,7 +38,9 @@ class MachineWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """Model after one round with its certificates, in the unit of a real target; objective and gaps are in the square of this unit."""
+    """Model after one round with its certificates. With a real target, weights are in its unit, objective and gaps in the square of this
+    unit.
+    """
 
     record_name: ClassVar[str] = "RoundRecord"
     omega: np.ndarray  # (tB,) weights of the cuts' columns, cut after cut
@@ -86,7 +88,7 @@ class MachineState:
 
     @property
     def objective(self) -> float:
-        """F of the latest model; without a cut, F of the null model, which is exact."""
+        """Objective F of the latest model. Without a cut, it is that of the null model, which is then optimal."""
         return self.rounds[-1].objective if self.rounds else self.lower_bound
 
     @property
@@ -147,8 +149,8 @@ class FGMModel(Model):
 
     @property
     def is_used(self) -> np.ndarray:
-        """Mask ``(k,)`` of the coordinates with non-zero weight in any problem. For feature maps, a feature is marked if any of its
-        coordinates has such a weight.
+        """Mask ``(k,)`` of the coordinates with non-zero weight in any problem. With an additive feature map, all coordinates of a feature
+        are marked if one of them has such a weight.
         """
         has_weight = np.any(self.weights != 0, axis=0)
         if self.kind not in ("hik", "additive_gaussian") or not len(has_weight):
@@ -158,7 +160,7 @@ class FGMModel(Model):
 
     @property
     def used_features(self) -> np.ndarray:
-        """Sorted indices of the features behind coordinates with non-zero weight."""
+        """Sorted indices of the features from which coordinates with non-zero weight are computed."""
         if self.kind in ("hik", "additive_gaussian"):
             return self.features[self.is_used[:: max(len(self.coordinates) // max(len(self.features), 1), 1)]]
         used = np.unique(self.coordinates[self.is_used])
@@ -182,7 +184,7 @@ class FGMModel(Model):
         return (_after_round(self, columns, further, t) for t in range(1, rounds + 1))
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return every coordinate with non-zero weight: its scaled value times its weight."""
+        """Return the name of every coordinate, its scaled value, and its contribution: the value times the weight in model ``of``."""
         if self.row_scaled or not len(self.features):
             return []
         known = self if self.names is not None or names is None else replace(self, names=tuple(str(names[j]) for j in self.features))
@@ -306,6 +308,6 @@ def _after_round(model: FGMModel, columns: Columns, covariates: np.ndarray | Non
 
 
 def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Columns:
-    """Return the columns of the ``chosen`` features from ``raw``, whose columns are the sorted ``features``."""
+    """Return the columns of the ``chosen`` features from ``raw``. The columns of ``raw`` belong to the sorted ``features``."""
     indices = np.searchsorted(features, chosen)
     return raw.T[indices].T if isinstance(raw, np.ndarray) else pick_columns(raw, indices)

@@ -1,9 +1,9 @@
-"""Degree-2 pairs as atoms: the best products of two features, without forming them.
+"""Degree-2 pairs as atoms: the search for the best products of two features, without forming all products.
 
-A search starts with the most frequent features (driver). One pass then bounds all stripes (workers), and the products of the remaining
-features are computed: in the driver if they fit in a triangle, else by ranges of columns on the workers. Dense data are searched by tiles
-of columns. Sums have one fixed order everywhere, so that every route gives bit-identical results (see
-:mod:`gramplane.kernels.features.pairs`).
+A sparse search starts with the most frequent features, on the driver. One pass over all stripes then bounds the score of every feature's
+products, on the workers. The products of the features that remain are computed on the driver if they fit in a triangle, otherwise by
+ranges of columns on the workers. Dense data are searched by tiles of columns. Sums have the same fixed order everywhere, so all of these
+give bit-identical results (see :mod:`gramplane.kernels.features.pairs`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RANGE_BYTES, SURVIVOR_BYTES = 24, 96  # of a value of the columns that survive t
 
 
 class PairColumns:
-    """Builds product columns; the part of the atoms that workers need."""
+    """Builds the columns of products; workers need only this part of the atoms."""
 
     def __init__(self, pair_map: kp.PairMap, *, centred: bool = True) -> None:
         self.map, self.centred = pair_map, centred
@@ -59,8 +59,8 @@ class PairColumns:
 class PairAtoms(PairColumns):
     """The coordinates ``sqrt(2 gamma r) x_j``, ``gamma x_j^2``, ``sqrt(2) gamma x_i x_j`` of the kernel ``(gamma x'z + r)^2``.
 
-    Atom ids are ``(j, -1)`` for linear terms, ``(j, j)`` for squares, and ``(i, j)`` with ``i < j`` for products. Between rounds it
-    caches the numbers of non-zeros per column, row maxima, and the columns of frequent features (a few bytes per non-zero).
+    Atom ids are ``(j, -1)`` for linear terms, ``(j, j)`` for squares, and ``(i, j)`` with ``i < j`` for products. The object caches the
+    numbers of non-zeros per column, the row maxima, and the columns of frequent features (a few bytes per non-zero) between rounds.
     """
 
     kind = "poly2"
@@ -105,7 +105,7 @@ class PairAtoms(PairColumns):
         return coordinates
 
     def for_workers(self, resources: Resources) -> PairColumns:
-        """Return the form that is sent with tasks, without what is cached between rounds."""
+        """Return the atoms in the form that is sent with tasks, without the caches."""
         return PairColumns(self.map, centred=self.centred)
 
     def _search_dense(self, data: Blocks, resources: Resources, u: np.ndarray, B: int) -> kp.TopPairs:
@@ -181,8 +181,8 @@ class PairAtoms(PairColumns):
         return kp.merge_top_pairs([screen.best, resources.run_pass(plan(range_program(B), parts, *extra))], B)
 
     def _fetch(self, data: Blocks, resources: Resources, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
-        """Return columns that include those of ``ids``, and the positions of ``ids`` among them. Unscaled data in memory are not copied;
-        other columns are kept between rounds.
+        """Return a matrix that contains the columns ``ids``, and their positions in the matrix. Unscaled data in memory are not copied;
+        other columns are cached between rounds.
         """
         if isinstance(data, MemoryBlocks) and data.scale.row_factor is None:
             scale = scale_of(data, np.sort(ids), centred=self.centred)

@@ -34,7 +34,7 @@ class Screened(NamedTuple):
 
 
 def _scaled_blocks(task: Task, centred: bool) -> Iterator[tuple[Columns, int]]:
-    """Yield columns and offset of the stripes of a task."""
+    """Yield the scaled columns of each stripe of a task, and the index of the stripe's first column."""
     row_factor = source_of(task[0]).scale.row_factor
     for block in load_blocks(task, centred=centred):
         yield scaled(block.X, FeatureScale(block.factor, block.shift), row_factor), block.offset
@@ -114,8 +114,8 @@ def key_at(top: kp.TopPairs, B: int) -> float:
 
 
 def column_ranges(lo: int, hi: int, products: int, nbytes: int) -> list[ColumnRange]:
-    """Split the columns into ranges with about the same number of products. The number of products grows with the square of a column's
-    position.
+    """Split the columns into ranges with about the same number of products. Column j has products with all columns before it, so products
+    up to column j grow with j squared.
     """
     pieces = int(np.clip(products // RANGE_PRODUCTS, 1, max(hi - lo, 1)))
     edges = np.sqrt(np.linspace(lo**2, hi**2, pieces + 1)).round().astype(int)
@@ -134,7 +134,7 @@ def row_max_program(n_rows: int) -> BlockProgram[np.ndarray]:
 
 
 def screen_program(B: int, n_cols: int) -> BlockProgram[Screened]:
-    """Return the pass of bounds."""
+    """Return the pass that bounds the scores of products."""
     return BlockProgram("pair-bounds", screen_chunk, partial(merge_screens, B=B), _scaled_bytes, 16 * min(n_cols, 1 << 20) + 40 * B)
 
 

@@ -81,7 +81,9 @@ class MachineProblem:
         return NullModel(loss.constant_value(plus, minus, f), -f, np.zeros(0), alpha * self.y)
 
     def in_target_unit(self, free: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the bias b of decision values z - b and the coefficients of the covariates, from those of the orthogonal basis."""
+        """Return the bias b of decision values z - b, and the coefficients of the covariates. ``free``: coefficients of the orthogonal
+        basis.
+        """
         constant, coef = self.basis.given(free)
         return -(constant * self.unit.size + self.unit.shift), coef * self.unit.size
 
@@ -117,13 +119,14 @@ class MachineProblem:
     def auto_C(self, squares: np.ndarray, n_atoms: int) -> float:
         """Return the value of ``C="auto"``: ``n / (kappa * log(2 a) * Lambda)`` with ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2``.
 
-        The sum over j runs over the best of the a atoms.
+        Here a is the number of atoms, and the sum over j runs over the B best of them.
 
         * r: the residuals of the null model; ``squares`` are the squared scores ``<r, x_j>^2``.
         * n: the sum of the row weights.
         * kappa: the largest curvature of the loss: 1, or 1/4 for the logistic loss.
 
-        Near C = 1 / Lambda the solution becomes non-zero. log(2 a)/n is the square of the largest of a correlations that arises by chance.
+        The solution becomes non-zero near C = 1 / Lambda. Among the correlations of a atoms that arise by chance, the square of the largest
+        is log(2 a)/n.
         """
         used = self.cost > 0
         size = float(np.sum(np.square(self.null.residual[used]) / self.cost[used]))
@@ -134,7 +137,7 @@ class MachineProblem:
         return float(self.cost.sum()) * size / scale if scale > 0 and size > 0 else 1.0
 
     def priced(self, C: float) -> MachineProblem:
-        """Return the problem with this value of C."""
+        """Return the problem with this value of C, unless its C is already known."""
         config = self.config.model_copy(update={"C": C})
         return self if self.is_priced else replace(self, cost=C * self.cost, config=config, is_priced=True)
 
@@ -170,10 +173,10 @@ _INDEPENDENT = 1e-12  # Least eigenvalue of the basis' products over the rows th
 
 
 def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
-    """Return one problem per class (one in all for two classes or a real target), with the weights of its losses.
+    """Return one problem per class (a single problem for two classes or a real target), with the weights of its losses.
 
-    Raises DataError if a class, or all rows, have no weight, and for covariates that are dependent on rows with weight or that separate the
-    classes under the logistic loss.
+    Raises DataError if a class, or all rows, have no weight. Raises DataError, too, if covariates are dependent on the rows with weight, or
+    separate the classes under the logistic loss.
     """
     is_priced = config.C != "auto"
     config = config if is_priced else config.model_copy(update={"C": 1.0})
@@ -220,8 +223,8 @@ def _separating_column(problem: MachineProblem, values: np.ndarray, direction: n
 
 
 def initial_state(problem: MachineProblem, top: Top, squares: np.ndarray, n_atoms: int) -> MachineState:
-    """Return the state before the first round, from the pass with the initial dual vector. If no atom has a positive score, the null model
-    is optimal.
+    """Return the state before the first round. ``top`` are the best atoms for the initial dual vector; without any, the null model is
+    optimal.
     """
     C = float(problem.config.C) if problem.is_priced else problem.auto_C(squares, n_atoms)
     bound, stop = (0.0, None) if len(top.ids) else (problem.priced(C).null.objective, "no_signal")
@@ -235,7 +238,7 @@ def candidates(state: MachineState) -> np.ndarray:
 
 
 def stand_out(chances: np.ndarray, n_atoms: int) -> bool:
-    """Return whether, for some k, the k smallest p-values are at most k / n_atoms. At this level, k of ``n_atoms`` atoms are expected by
+    """Return whether, for some k, the k-th smallest p-value is at most k / n_atoms. At this level, k of ``n_atoms`` atoms are expected by
     chance.
     """
     return bool(np.any(n_atoms * np.sort(chances) <= np.arange(1, len(chances) + 1)))
@@ -249,7 +252,7 @@ def chances(
     ``rows`` has the columns of the cuts, followed by the columns of the candidates. ``widths`` are the numbers of columns of the
     candidates, and ``squares`` their scores. Let D be the second derivatives of the loss at the solution, Z the columns of the cuts and the
     unpenalised columns, and X the columns of a candidate. The part of X that Z does not explain is ``S = X'DX - X'DZ (Z'DZ + diag 1/mu)^-1
-    Z'DX``. Under the null hypothesis the mean score is ``sigma^2 tr S``, and the score is approximately chi-squared with ``(tr S)^2 /
+    Z'DX``. Under the null hypothesis the mean score is ``sigma^2 tr S``. A scaled score is approximately chi-squared with ``(tr S)^2 /
     |S|^2`` degrees of freedom. ``sigma^2`` is ``sum u_i^2 / d_i`` over the active rows, divided by their total weight minus the degrees of
     freedom of Z.
     """
@@ -297,8 +300,10 @@ def _relative(value: float, scale: float) -> float:
 
 
 def close_round(problem: MachineProblem, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
-    """Return the state after a solved round, with outer gap, candidates and stopping decision from the best atoms of its dual vector.
-    ``top`` and its ``squares`` rank all atoms, including those excluded from a new cut, because the certificate needs them.
+    """Return the state after a solved round. Its outer gap, candidates and stop reason follow from ``top``, the best atoms for the round's
+    dual vector, and their scores ``squares``.
+
+    ``top`` also includes atoms that a new cut may not select again, because the certificate needs them.
     """
     config, record, ids = problem.config, state.rounds[-1], np.asarray(top.ids)
     norm2 = float(np.sum(squares[: config.B]))

@@ -1,7 +1,7 @@
-"""The scoring pass: finds the atoms (features, groups, expanded features) that violate the current dual vectors most.
+"""The scoring pass: finds the atoms (features, groups, expanded features) that violate the optimality condition of the dual vectors most.
 
-One pass reads every stripe once for all dual vectors. A task keeps the best atoms of its stripes, and a merge tree ordered by
-``(-score, id)`` keeps the best of all. No array of size d is transferred.
+One pass reads every stripe once for all dual vectors. A task keeps the best atoms of its stripes. A merge tree, ordered by
+``(-score, id)``, keeps the best of all tasks. No array with an entry per feature is transferred.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ScoredAtoms(Protocol):
         ...
 
     def for_workers(self, resources: Resources) -> ScoredAtoms:
-        """Return the form that is sent with tasks."""
+        """Return the atoms in the form that is sent with tasks."""
         ...
 
     def complete(self, partial: Partial, query: Query) -> TopB:

@@ -29,7 +29,7 @@ def _resample(problems: list[MachineProblem], seed: np.random.SeedSequence) -> l
 
 
 def bootstrap_problem(config: FGMConfig, inputs: Inputs, resources: Resources, n_resamples: int) -> FGMProblem:
-    """Return one problem for all resamples, which share its passes. Raises MemoryBoundExceeded if the columns exceed the memory."""
+    """Return one problem for all resamples, so that they share passes. Raises MemoryBoundExceeded if the columns exceed the memory."""
     config = resolve_config(config, inputs)
     atoms = build_atoms(config, inputs)
     available = atoms.count(int(inputs.data.n_cols))
@@ -48,8 +48,9 @@ def _selections(problem: FGMProblem, resources: Resources) -> tuple[np.ndarray, 
 
 
 def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, resources: Resources, n_resamples: int, reference: np.ndarray) -> np.ndarray:
-    """Return selection frequencies of atoms over ``n_resamples`` resamples that share the passes of one fit: one per atom; for pairs, one
-    per row of ``reference``.
+    """Return the fraction of ``n_resamples`` resamples that select each atom. For pairs, return the fraction for each row of ``reference``.
+
+    The resamples share the passes of one fit.
     """
     problem = bootstrap_problem(config, inputs, resources, n_resamples)
     ids, shares = _selections(problem, resources)
@@ -65,7 +66,9 @@ def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, resources: Resource
 
 
 def stability_table(problem: FGMProblem, model: FGMModel, resources: Resources) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a row for every atom that any resample or the model selects, in descending order of frequency, and their summary."""
+    """Return a table and its summary. The table has a row for every atom that any resample or the model selects, by descending
+    frequency.
+    """
     ids, shares = _selections(problem, resources)
     chosen = set(_keys(selected_atoms(model.machines)))
     found = dict(zip(_keys(ids), shares.tolist(), strict=True))

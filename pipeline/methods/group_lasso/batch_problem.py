@@ -4,10 +4,10 @@
 
 Three engines reach the same optimum; ``auto`` takes the first that is suitable:
 
-* ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; the rows are not kept.
-* ``working_set``: problems are solved on the columns of some groups. A pass over all columns gives the gap of the whole problem, and the
-  groups with the largest violations of the dual are added.
-* ``fista``: all columns are held, and steps are accelerated proximal gradients (smooth losses only). Kept as a comparison.
+* ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; the rows are not kept in memory.
+* ``working_set``: problems are solved on the columns of some groups. A pass over all columns then computes the gap of the whole problem,
+  and the groups that violate the dual constraints most are added.
+* ``fista``: all columns are in memory, and steps are accelerated proximal gradient steps (smooth losses only). Serves for comparison.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, section 3.3.
 """
@@ -145,8 +145,9 @@ class BatchProblem:
         self._moments, self._columns = before._moments, dict(before._columns)
 
     def continued(self, fresh: BatchState, last: BatchState) -> BatchState:
-        """Return the initial state after a fit of the same rows with another ``lam``. Its working set is the working set of the earlier
-        fit. If most of these groups have zero weights, it is reduced to the groups with non-zero weights.
+        """Return the initial state of a fit that starts from ``last``, the final state of a fit of the same rows with another ``lam``.
+
+        The working set is that of the earlier fit. If most of its groups have zero weights, it is reduced to those with non-zero weights.
         """
         penalty, machines = self.terms.penalty, []
         for m, (machine, found) in enumerate(zip(fresh.machines, last.machines, strict=True)):
@@ -185,7 +186,7 @@ class BatchProblem:
         return np.stack([rows.decide(w[None, rows.features]) + (b + w[rows.features] @ rows.means) for rows, w, b in parts])
 
     def result(self, state: BatchState, resources: Resources) -> Result[LinearModel]:
-        """Return the model of the last state, in terms of unscaled columns, with its certificate."""
+        """Return the model of the last state, with coefficients of unscaled columns, and its certificate."""
         found = self.solution(state)
         figures = {"objective": found.objective, "gap": found.gap, "lambda_max": found.lambda_max, "lam": found.lam}
         figures |= {"rounds": float(state.iteration), "converged": float(found.converged)}
@@ -236,7 +237,7 @@ class BatchProblem:
         return {**certificate, **sizes, "lam": state.lam, "engine": state.engine}
 
     def _scores(self, state: BatchState, resources: Resources) -> dict[str, Any]:
-        """Return the accuracy or R2 of the current model, which a run shows and which compares folds."""
+        """Return the accuracy or R2 of the current model; NaN until the fit stops, and empty if no scores are needed."""
         tracker = self.terms.tracker
         if tracker is None or (resources.scratch is None and tracker.held_out is None):
             return {}
@@ -249,7 +250,7 @@ class BatchProblem:
     # -- moments -------------------------------------------------------------------------------------------------------------
 
     def _lam(self, state: BatchState, largest: Sequence[float]) -> float:
-        """Return the weight of the penalty. ``largest``: the smallest ``lam`` that selects nothing, for every problem."""
+        """Return the weight of the penalty. ``largest``: for every problem, the smallest ``lam`` that selects nothing."""
         terms = self.terms
         if not math.isnan(state.lam):
             return state.lam
@@ -339,7 +340,9 @@ class BatchProblem:
         return columns
 
     def _certify(self, machine: BatchMachine, m: int, solution: RowSolution, z: np.ndarray, lam: float) -> BatchMachine:
-        """Return the state of a problem with the certificate over all groups, and with the groups that violate it most."""
+        """Return the state of a problem with the certificate over all groups. The groups that violate the certificate most join the working
+        set.
+        """
         terms = self.terms
         norms = terms.penalty.dual_norms(z)
         loss, max_norm = mean_loss(terms.loss), float(norms.max(initial=0.0))
@@ -371,7 +374,7 @@ class BatchProblem:
         return np.unique(owners[alive])
 
     def solution(self, state: BatchState) -> BatchSolution:
-        """Return the fit of the given state."""
+        """Return the weights, active groups and bounds of the given state."""
         machines, penalty, weights = state.machines, self.terms.penalty, []
         for machine in machines:
             copies = np.zeros((1, penalty.n_copies))

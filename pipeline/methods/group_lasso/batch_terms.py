@@ -66,16 +66,16 @@ class BatchState:
 
     @property
     def stop(self) -> str | None:
-        """Reason for which all one-vs-rest models have stopped, or None."""
+        """The reason to stop once all one-vs-rest models have stopped, otherwise None."""
         reasons = [machine.stop for machine in self.machines]
         return None if None in reasons else max(str(reason) for reason in reasons)
 
 
 def auto_share(weight: float, n_groups: int) -> float:
-    """Return ``lam="auto"`` as a fraction of the smallest lam that selects nothing: ``6/10 * log(2 G) / n`` for G groups, at most 3/10. n
-    is the sum of the row weights, so that a row of weight 2 counts as two rows.
+    """Return ``lam="auto"`` as a fraction of the smallest lam that selects nothing: ``6/10 * log(2 G) / n`` for G groups, at most 3/10.
+    Here n is the sum of the row weights, so that a row of weight 2 counts as two rows.
 
-    log(2 G)/n is the square of the largest of G correlations that arises by chance, relative to the largest possible correlation.
+    Among G correlations that arise by chance, the square of the largest is log(2 G)/n, relative to the largest possible correlation.
     """
     return min(0.6 * math.log(2.0 * n_groups) / weight, 0.3)
 

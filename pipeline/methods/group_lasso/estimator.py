@@ -77,7 +77,7 @@ class _GroupLasso(StreamEstimator):
 
     @one_thread()
     def _partial_fit(self, X: UserData, y: UserData, sample_weight: UserData, classes: UserData = None) -> Self:
-        """Learn rows in the order given. The next call continues a round that is not full."""
+        """Learn from rows in the given order. If the last round of the previous call was incomplete, this call continues it."""
         first = self._stream is None
         if first:
             self._begin(classes)
@@ -184,9 +184,9 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
         Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
         ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
     lam : float >= 0 or {"auto"}, default='auto'
-        Regularisation strength: weight of the penalty beside the mean loss. A group g of d_g features costs lam sqrt(d_g) ||w_g||.
-        ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a stream.
-        The value used is stored in ``lam_``.
+        Regularisation strength: weight of the penalty, which is added to the mean loss. A group g of d_g features costs lam sqrt(d_g)
+        ||w_g||. ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a
+        stream. The value used is stored in ``lam_``.
     gamma : float > 0, default=1.0
         With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. With ``"fobos"``: step sizes are 1 / (gamma sqrt(t)).
     groups : int or array of int or list of arrays or None, default=None
@@ -194,14 +194,15 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
         size of consecutive groups, or a list of arrays of indices or masks, which may overlap. ``None``: the groups of the store, else each
         feature is its own group.
     r : float >= 0 or list of float >= 0, default=1.0
-        With ``"sgl"`` and ``"egl"``: share of the l1 norm within groups. lam r_g ||w_g||_1 is added; one number, or one per group.
+        With ``"sgl"`` and ``"egl"``: weight of the l1 norm within groups: lam r_g ||w_g||_1 is added to the penalty. One number, or one per
+        group.
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
         Solver: ``"da"`` is dual averaging in rounds of rows; ``"fobos"`` is forward-backward splitting over the same rows;
-        ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, for text that
-        is read once, with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``)
-        differs from its default.
+        ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"da"`` in ``partial_fit``, for text that is read once,
+        with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``) differs from its
+        default. Otherwise it is ``"fista"``.
     epochs : int >= 1, default=1
         With ``"da"`` and ``"fobos"``: number of passes over the rows.
     batch_size : int >= 1, default=1
@@ -248,10 +249,10 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
     Attributes
     ----------
     coef_, intercept_
-        ``(n_machines, n_features)`` weights with exact zeros, a sparse array from 50,000 features on; and ``(n_machines,)``.
+        Weights ``(n_machines, n_features)`` with exact zeros, a sparse array from 50,000 features on. Intercepts ``(n_machines,)``.
     active_groups_
-        Labels of the groups with a non-zero weight in any one-vs-rest model. With a list of groups, or edges, their positions in it;
-        features without an edge are numbered after the edges. Without groups, indices of features.
+        Labels of the groups with a non-zero weight in any one-vs-rest model. With a list of groups or with edges, the positions of the
+        active groups in that list; features without an edge are numbered after the edges. Without groups, indices of features.
     objective_, dual_gap_
         Mean loss plus Omega of the final model on the training rows, summed over one-vs-rest models (NaN after ``partial_fit``); and the
         duality gap of the batch problem (NaN for streams, which have no certificate).
@@ -333,9 +334,9 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
 
     @available_if(_takes_streams)
     def partial_fit(self, X: UserRows, y: Column, classes: Column = None, sample_weight: Column = None) -> Self:
-        """Learn rows in the order given. The model does not depend on how the stream is divided into calls.
+        """Learn from rows in the given order. The model does not depend on how the stream is divided into calls.
 
-        The next call continues a round that is not full. Predictions use completed rounds only (see :meth:`finish`).
+        If the last round of a call is incomplete, the next call continues it. Predictions use completed rounds only (see :meth:`finish`).
 
         Parameters
         ----------
@@ -349,7 +350,7 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
         Raises
         ------
         ValueError
-            Unknown label, non-finite data (the message names the row) or another number of features; the call has then changed nothing.
+            Unknown label, non-finite data (the message names the row) or another number of features. The model is then unchanged.
         """
         return self._partial_fit(X, y, sample_weight, classes)
 
@@ -367,9 +368,9 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
         Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
         ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
     lam : float >= 0 or {"auto"}, default='auto'
-        Regularisation strength: weight of the penalty beside the mean loss. A group g of d_g features costs lam sqrt(d_g) ||w_g||.
-        ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a stream.
-        The value used is stored in ``lam_``.
+        Regularisation strength: weight of the penalty, which is added to the mean loss. A group g of d_g features costs lam sqrt(d_g)
+        ||w_g||. ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a
+        stream. The value used is stored in ``lam_``.
     gamma : float > 0, default=1.0
         With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. With ``"fobos"``: step sizes are 1 / (gamma sqrt(t)).
     groups : int or array of int or list of arrays or None, default=None
@@ -377,14 +378,15 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
         size of consecutive groups, or a list of arrays of indices or masks, which may overlap. ``None``: the groups of the store, else each
         feature is its own group.
     r : float >= 0 or list of float >= 0, default=1.0
-        With ``"sgl"`` and ``"egl"``: share of the l1 norm within groups. lam r_g ||w_g||_1 is added; one number, or one per group.
+        With ``"sgl"`` and ``"egl"``: weight of the l1 norm within groups: lam r_g ||w_g||_1 is added to the penalty. One number, or one per
+        group.
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
         Solver: ``"da"`` is dual averaging in rounds of rows; ``"fobos"`` is forward-backward splitting over the same rows;
-        ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, for text that
-        is read once, with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``)
-        differs from its default.
+        ``"fista"`` finds the batch optimum and its duality gap. ``"auto"`` is ``"da"`` in ``partial_fit``, for text that is read once,
+        with ``lam=0``, or if a stream parameter (``gamma``, ``rho``, ``epochs``, ``batch_size``, ``shuffle``, ``average``) differs from its
+        default. Otherwise it is ``"fista"``.
     epochs : int >= 1, default=1
         With ``"da"`` and ``"fobos"``: number of passes over the rows.
     batch_size : int >= 1, default=1
@@ -425,10 +427,10 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
     Attributes
     ----------
     coef_, intercept_
-        ``(n_machines, n_features)`` weights with exact zeros, a sparse array from 50,000 features on; and ``(n_machines,)``.
+        Weights ``(n_machines, n_features)`` with exact zeros, a sparse array from 50,000 features on. Intercepts ``(n_machines,)``.
     active_groups_
-        Labels of the groups with a non-zero weight in any one-vs-rest model. With a list of groups, or edges, their positions in it;
-        features without an edge are numbered after the edges. Without groups, indices of features.
+        Labels of the groups with a non-zero weight in any one-vs-rest model. With a list of groups or with edges, the positions of the
+        active groups in that list; features without an edge are numbered after the edges. Without groups, indices of features.
     objective_, dual_gap_
         Mean loss plus Omega of the final model on the training rows, summed over one-vs-rest models (NaN after ``partial_fit``); and the
         duality gap of the batch problem (NaN for streams, which have no certificate).
@@ -505,9 +507,9 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
 
     @available_if(_takes_streams)
     def partial_fit(self, X: UserRows, y: Column, sample_weight: Column = None) -> Self:
-        """Learn rows in the order given. The model does not depend on how the stream is divided into calls.
+        """Learn from rows in the given order. The model does not depend on how the stream is divided into calls.
 
-        The next call continues a round that is not full. Predictions use completed rounds only (see :meth:`finish`).
+        If the last round of a call is incomplete, the next call continues it. Predictions use completed rounds only (see :meth:`finish`).
 
         Parameters
         ----------
@@ -519,7 +521,7 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
         Raises
         ------
         ValueError
-            Non-finite data (the message names the row) or another number of features; the call has then changed nothing.
+            Non-finite data (the message names the row) or another number of features. The model is then unchanged.
         """
         return self._partial_fit(X, y, sample_weight)
 

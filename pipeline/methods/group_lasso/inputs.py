@@ -25,7 +25,9 @@ class Edges:
 
 
 def chosen_groups(groups: object, edges: object, stored: object = None) -> object:
-    """Return the given groups, the given edges, or the groups of a store. Raises ValueError if groups and edges are given."""
+    """Return the edges if given, else the groups if given, else the groups of the store. Raises ValueError if both groups and edges are
+    given.
+    """
     if edges is None:
         return stored if groups is None else groups
     if groups is not None:

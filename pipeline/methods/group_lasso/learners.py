@@ -96,8 +96,9 @@ def build_model(
 
 
 def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the arrays that a model stores of its active groups: labels, features, and the norms of the groups' weights. ``weights`` is
-    ``(n_machines, n_features)``.
+    """Return the arrays that a model stores about its active groups: label, norm of the weights, and number of features of each.
+
+    ``weights`` is ``(n_machines, n_features)``.
     """
     sizes, members = np.diff(penalty.indptr)[active], penalty.members[penalty.copies_of(active)]
     squares = np.square(weights[:, members]).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Results of the last model of a stream on all rows: losses step by step, for the regret, and accuracies."""
+"""Losses and accuracies of a stream's last model on all rows. The losses are summed step by step, to compute the regret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Measures:
 
     @classmethod
     def unknown(cls, inputs: Inputs) -> Measures:
-        """Return measures with the usual names and no values."""
+        """Return measures with the same names as those of a finished stream, but NaN as values."""
         name = "r2" if inputs.classes is None else "accuracy"
         return cls(figures={"final_loss": NAN, f"train_{name}": NAN, f"test_{name}": NAN})
 
@@ -49,9 +49,10 @@ def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.n
 
 
 def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
-    """Return a row per step of the stream: rows, progressive losses, sparsity, and the average regret against the last model. The regret
-    after T rows is the mean of ``l_t(w_t) + Omega(w_t)`` minus the same mean for the last model on the same rows. Omega is evaluated at the
-    ends of the steps.
+    """Return a row per step of the stream: rows, progressive losses, sparsity, and the average regret relative to the last model.
+
+    The regret after T rows is the mean of ``l_t(w_t) + Omega(w_t)`` minus the same mean for the last model on the same rows. Omega is
+    evaluated at the end of each step.
     """
     weight, rows = np.cumsum(along[:, 2]), np.cumsum(along[:, 0])
     mean = _mean(np.cumsum(along[:, 1]), weight)

@@ -1,4 +1,4 @@
-"""Memory of the driver for a stream and for a batch, which determines the engine of a batch."""
+"""Memory of the driver for a stream and for a batch. The memory of a batch determines its engine."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ State = BatchState | StreamState | GridState
 
 
 class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
-    """Linear models with a few groups of features. A step depends on the problem: all rows of a batch, or further rows of a stream."""
+    """Linear models with a few groups of features. A step is one round over all rows of a batch, or some further rows of a stream."""
 
     name = "group-lasso"
     config = GroupLassoConfig
@@ -43,8 +43,9 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
 
     def read_inputs(self, config: GroupLassoConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
         """Return the parameters, and the target, weights and groups of a store or text. ``extra`` may contain ``groups`` or ``edges``, and
-        ``test_share``. Raises DataError for no target or a single class, and ValueError for a parameter that needs all rows at once with a
-        text.
+        ``test_share``.
+
+        Raises DataError if there is no target or a single class. Raises ValueError for a text if a parameter needs all rows at once.
         """
         data: object = resources.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(resources, extra)
@@ -92,7 +93,7 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         return scores_of(problem.inputs.labelled, model_values(problem.inputs, model, resources))
 
     def decision_values(self, problem: Problem, state: Any, resources: Resources) -> np.ndarray:
-        """Return the decision values of all rows, ``(n_machines, n_samples)``, fit after fit."""
+        """Return the decision values of all rows, ``(n_machines, n_samples)``, ordered by fit."""
         if isinstance(problem, BatchProblem | GridProblem):
             return problem.decision_values(state, resources)
         return super().decision_values(problem, state, resources)
@@ -104,7 +105,7 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
     def shared_fits(
         self, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> GridProblem | None:
-        """Return one problem for stream fits that read every block of rows once, as many as fit in the driver's memory; else None."""
+        """Return one problem for all fits on a stream, which read every block of rows once; None for a batch, or if memory is too small."""
         if not all(config.learns_from_stream for config in configs):
             return None
         factories = [LearnerFactory.create(config, inputs, int(inputs.data.n_cols)) for config in configs]
@@ -114,12 +115,12 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
         return GridProblem([fit for learners in factories for fit in grid_fits(learners, inputs, masks)], inputs, resources.driver_memory)
 
     def follow_path(self, problem: Problem, before: Problem | None) -> None:
-        """Reuse the moments and columns of the rows."""
+        """Reuse the moments and columns of the problem ``before``, which has the same rows."""
         if isinstance(problem, BatchProblem) and isinstance(before, BatchProblem):
             problem.take_over(before)
 
     def restart(self, problem: Problem, fresh: Any, before: Problem, last: Any) -> State:
-        """Return the state with the groups and weights of the previous fit."""
+        """Return the initial state of a batch fit with the groups and weights of the previous fit. A stream starts anew."""
         return problem.continued(fresh, last) if isinstance(problem, BatchProblem) else fresh
 
     def tables(self, model: LinearModel, names: Sequence[str] | None = None, fit: tuple[Problem, Any] | None = None) -> Tables:
@@ -141,7 +142,9 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
 
 
 def _group_rows(model: LinearModel) -> list[dict[str, Any]]:
-    """Return the groups with non-zero weight: label and, if the model stores them, norm of the weights and features."""
+    """Return the groups with non-zero weight: the label and, if the model stores them, the norm of the weights and the number of
+    features.
+    """
     labels = model.arrays["active_groups"][:MAX_TABLE_ROWS].tolist()
     if "group_norms" not in model.arrays:
         return [{"group": label} for label in labels]

@@ -28,7 +28,7 @@ FIRST_ROWS = 1024  # rows whose mean is the shift
 
 
 def slopes_chunk(task: Task, vectors: Shared) -> np.ndarray:
-    """Return ``U @ X`` for the columns of one task, ``(m, k)``; the vectors include the factors of the rows (on a worker)."""
+    """Return ``U @ X`` for the columns of one task, ``(m, k)`` (on a worker). The vectors are already multiplied by the row factors."""
     U = resolve(vectors)
     return _side_by_side([_block_slopes(ref, U) for ref in _in_long_pieces(task)])
 
@@ -77,7 +77,7 @@ def slopes_pass(data: Data, m: int, *broadcast: object) -> Plan[np.ndarray]:
 
 @dataclass(frozen=True)
 class RowsRef:
-    """A block of rows of all columns, by name."""
+    """Reference to a block of rows, with all columns."""
 
     ref: Ref = field(repr=False)  # any block of the data
     rows: tuple[int, int]  # half-open range
@@ -108,16 +108,18 @@ def moments_chunk(part: RowsRef, targets: Shared, cost: Shared, shift: np.ndarra
 
 
 def moment_bytes(data: Data, n_targets: int) -> int:
-    """Return the bytes of the raw moments."""
+    """Return the memory in bytes of the moments."""
     return 8 * (int(data.n_cols) + n_targets + 1) ** 2
 
 
 def moments_pass(
     data: Data, resources: Resources, targets: np.ndarray, cost: np.ndarray, *, centre: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.on_moments.row_moments`) and the shift about which they
-    are taken. ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre``, dense columns are summed about the mean of the first rows;
-    without a shift it is None.
+    """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.on_moments.row_moments`), and the shift that is
+    subtracted from the columns.
+
+    ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre``, the shift of dense columns is the mean of the first rows; otherwise it
+    is None.
     """
     refs, shift = row_refs(data), None
     if centre and data.meta.kind == "dense":
@@ -147,7 +149,7 @@ def decision_values(data: Data, resources: Resources, weights: np.ndarray, biase
 
 
 def _whole_rows(data: MemoryBlocks, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
-    """Return decision values of dense rows in memory, which are read in place: the weights include the scaling."""
+    """Return decision values of dense rows in memory. The rows are read in place and unscaled; the weights are scaled instead."""
     scale, row_factor = scale_as_given(data, slice(0, data.n_cols)), data.scale.row_factor
     plain = weights if scale.factor is None else weights * scale.factor
     centres = 0.0 if scale.shift is None else plain @ scale.shift

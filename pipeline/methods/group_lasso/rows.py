@@ -21,7 +21,7 @@ _BLOCKS, _ROWS = 0x57EA, 0x57EB  # what tells the two kinds of orders apart that
 
 
 class RowRef(Protocol):
-    """A block of rows by name."""
+    """Reference to a block of rows."""
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -37,8 +37,8 @@ class RowRef(Protocol):
 class RowBlocks:
     """The scaled rows of a store or of arrays, block by block.
 
-    A store with a row-wise layout is read block by block. Otherwise the rows are made from the columns once, if they fit in ``budget``
-    bytes. They are divided into the same blocks, so that a fit is bit-identical.
+    A store with a row-wise layout is read block by block. Otherwise the rows are computed from the columns once, if they fit in ``budget``
+    bytes, and divided into the same blocks, so that a fit is bit-identical.
     """
 
     def __init__(self, data: BlockStore | MemoryBlocks, budget: int) -> None:
@@ -114,8 +114,8 @@ def ordered_rows(blocks: RowBlocks, ref: RowRef, number: int, epoch: int, seed: 
 
 
 def step_end(refs: Sequence[RowRef], order: np.ndarray, start: int, nbytes: int | None = None) -> int:
-    """Return the index in ``order`` after the last block of the step that begins at ``start``. The rows of a step have at most ``nbytes``
-    bytes.
+    """Return the index in ``order`` after the last block of the step that begins at ``start``. A step takes at most ``nbytes`` bytes of
+    rows, but at least one block.
     """
     sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
     return start + max(1, int(np.searchsorted(sizes, STEP_BYTES if nbytes is None else nbytes, side="right")))
@@ -132,7 +132,9 @@ def step_blocks(refs: Sequence[RowRef], seed: int, epochs: int, shuffle: bool) -
 
 
 def advance(state: Any, n_rows: int, end: int | None, epochs: int) -> Any:
-    """Return the state after a step of ``n_rows`` rows, up to position ``end`` of the epoch's order of blocks; ``None`` ends the epoch."""
+    """Return the state after a step of ``n_rows`` rows. ``end`` is the position that the step reached in the epoch's order of blocks;
+    ``None`` ends the epoch.
+    """
     epoch = state.epoch + (end is None)
     stop = "epochs" if epoch == epochs else None
     return replace(state, iteration=state.iteration + 1, stop=stop, epoch=epoch, block=end or 0, rows=state.rows + n_rows)

@@ -1,6 +1,6 @@
 """The group lasso on a stream of rows: the position of a fit in its stream, and the problem of one or several fits.
 
-Learners of several fits process a block one after another. If they alternated row by row, the sums of all learners would not stay in the
+Learners of several fits process a block one after another. If the learners alternated row by row, their sums would not all stay in the
 processor's cache.
 """
 
@@ -54,7 +54,7 @@ class StreamState:
         return cls(0, None, 0, 0, 0, 0, point)
 
     def with_step(self, before: Totals, learner: StreamLearner, n_rows: int, average: bool) -> StreamState:
-        """Return the state with one more row of ``along``: the step after ``before`` processed ``n_rows`` rows."""
+        """Return the state with one more row in ``along``, for a step of ``n_rows`` rows. ``before`` has the sums before that step."""
         now, (weights, _, omega) = Totals.of(learner), learner.weights(average)
         # Sums over the machines, and unions.
         sparsity = float(omega.sum()), float(np.count_nonzero(weights.any(axis=0))), float(np.count_nonzero(learner.active()))
@@ -62,7 +62,7 @@ class StreamState:
         return replace(self, along=np.vstack((self.along, row)))
 
     def metrics(self) -> dict[str, Any]:
-        """Return the history row of the latest step: rows, losses before learning from them, sparsity."""
+        """Return the history record of the latest step: number of rows, losses of rows before the model learned from them, and sparsity."""
         last, weight = self.along[-1], self.along[:, 2].sum()
         mean = last[1] / last[2] if last[2] > 0 else NAN
         objective = {"rows": int(self.along[:, 0].sum()), "objective": mean + last[3], "gap": NAN}
@@ -149,7 +149,7 @@ class StreamProblem:
 
 
 def stream_plan(config: GroupLassoConfig, learners: LearnerFactory, data: Data | TextData) -> dict[str, Any]:
-    """Return the entries that the plan of every stream has."""
+    """Return the entries that the plans of all streams have in common."""
     sizes = {"algorithm": config.algorithm, "machines": learners.n_machines, "groups": learners.penalty.n_groups}
     return {**driver_plan(stream_items(learners, data)), **sizes, "state_bytes": int(learners.state_bytes), "task_bytes": 0}
 
@@ -235,19 +235,19 @@ class GridProblem:
         return np.concatenate([self.values(fit, fit.learners.learner(point)) for fit, point in parts])
 
     def selected(self, state: GridState) -> list[int]:
-        """Return the number of features with non-zero weight of every fit."""
+        """Return, for every fit, the number of features with non-zero weight."""
         pairs = zip(self.grid_fits, state.points, strict=True)
         weights = (fit.learners.learner(point).weights(fit.learners.config.average)[0] for fit, point in pairs)
         return [int(np.count_nonzero(some.any(axis=0))) for some in weights]
 
 
 def grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarray]) -> list[GridFit]:
-    """Return one fit per mask, of the rows outside the mask."""
+    """Return one fit per mask, on the rows outside the mask."""
     return [GridFit(learners, row_weights(learners.config, inputs.without(mask))) for mask in masks]
 
 
 def fits_in_a_pass(state_bytes: int, folds: int, driver_memory: int) -> int:
-    """Return the number of parameter settings whose learners fit in the driver's memory. Each setting has ``folds`` learners, and each
-    learner an old and a new state.
+    """Return the number of parameter settings whose learners fit in a share of the driver's memory. Each setting has ``folds`` learners,
+    and each learner needs memory for its old and its new state.
     """
     return int(STATE_SHARE * driver_memory) // (2 * folds * state_bytes)

@@ -37,7 +37,7 @@ class TextData:
     * ``source``: path, or ``"-"`` for standard input.
     * ``options``: ``n_features``; ``task`` (``"classification"`` or ``"regression"``); ``labels`` (default -1 and 1); ``zero_based``.
 
-    Raises ValueError for no ``n_features`` or labels that are not numbers, and DataError if the file cannot be read.
+    Raises ValueError if ``n_features`` is missing or a label is not a number, and DataError if the file cannot be read.
     """
 
     scale = ColumnScale()
@@ -60,7 +60,7 @@ class TextData:
 
     @cached_property
     def digest(self) -> str:
-        """Identity of the text: its name, because a text may grow."""
+        """Identity of the text: a digest of its name rather than of its content, because a text may grow."""
         return "text:" + hashlib.sha256(self.url.encode()).hexdigest()[:32]
 
     def whole_source(self) -> Source:

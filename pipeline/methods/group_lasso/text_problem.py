@@ -42,7 +42,7 @@ class TextProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Source of the text, bytes of a step, and memory of the state in bytes."""
+        """Source of the text, bytes read per step, and memory of the state in bytes."""
         data = self.inputs.data
         source = "standard input" if data.url == "-" else "text"
         return {**stream_plan(self.config, self.learners, data), "rows_from": source, "text_bytes_per_step": PIECE}
@@ -70,7 +70,7 @@ class TextProblem:
         return Step(state, state.metrics())
 
     def about(self) -> dict[str, Any]:
-        """Return the description of the text read so far, with which a resume compares its text."""
+        """Return a description of the text read so far; a resumed run compares its text with this description."""
         consumed = self.text.consumed
         return {"text": {"bytes": consumed.nbytes, "crc32c": consumed.crc}}
 

@@ -23,7 +23,7 @@ from .problem import HKLInputs
 
 
 class _Hierarchical(TaskEstimator):
-    """Base class of classifier and regressor. The model is a :class:`TaskModel` with tasks, else a :class:`KernelModel`."""
+    """Base class of classifier and regressor. The model is a :class:`TaskModel` if there are tasks, otherwise a :class:`KernelModel`."""
 
     _method = HKL()
     _kernels_parameter = None
@@ -104,13 +104,13 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
     dag : str, list, dict, KernelDag or None, default=None
         Graph of kernels. ``subsets(KERNEL[; depth=D])`` has the products of one kernel per feature over all subsets of features;
         ``grid(KERNEL; KERNEL; ...[; depth=D])`` has a chain of kernels per feature. KERNEL acts on single features, such as
-        rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3) or hermite(degree=3). Or a list of nodes
-        {"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}; a dictionary from names to (kernel, parents);
-        a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian) with widths of one standard
-        deviation. With more than 128 features, or if evaluating products takes long, the default is single features without products
-        (depth=1); with many rows or features, only those most associated with the target.
+        rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3) or hermite(degree=3). Alternatively: a list of
+        nodes {"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}; a dictionary from names to (kernel,
+        parents); a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian) with widths of one
+        standard deviation. With more than 128 features, or if evaluating products takes long, the default is single features without
+        products (depth=1); with many rows or features, only the features most associated with the target.
     rho : float > 1 and <= 2, default=1.5
-        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL); near 1 it may.
+        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL); near 1 a kernel may weigh more.
     a : float > 0, default=2.0
         Base of the penalties: a kernel of depth d in the graph has penalty ``a ** d``.
     C : float > 0, default=10.0
@@ -120,12 +120,12 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
         Loss of a row: ``"hinge"`` or ``"squared_hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets.
         ``"auto"``: the first of these that suits the target.
     task_kernel : float > 0 or array of shape (n_tasks, n_tasks) or None, default=None
-        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or the number mu of I +
-        11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
+        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or a number mu for the
+        matrix I + 11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
     solver : {"auto", "mirror"}, default='auto'
         ``"auto"``: all weights in closed form after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
     normalize : {"none", "trace"}, default='none'
-        ``"trace"`` scales the factors of the products (of a list: its nodes) to trace n.
+        ``"trace"`` scales the factors of the products to trace n; if the graph is a list of nodes, it scales the nodes.
     tol : float > 0, default=0.001
         Stopping tolerance: certified duality gap relative to the primal value.
     max_rounds : int >= 1, default=50
@@ -140,7 +140,7 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
     n_add : int >= 1, default=30
         Number of nodes added per round, not counting their ancestors.
     rest : float > 0 or None, default=0.001
-        Stop when a round lowers the primal value by less than this fraction of it. ``None``: continue until the certificate holds.
+        Stop when a round lowers the primal value by less than this fraction. ``None``: continue until the certificate holds.
     threshold : float >= 0 and <= 1, default=0.001
         A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     max_iter : int >= 1, default=5000
@@ -296,13 +296,13 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     dag : str, list, dict, KernelDag or None, default=None
         Graph of kernels. ``subsets(KERNEL[; depth=D])`` has the products of one kernel per feature over all subsets of features;
         ``grid(KERNEL; KERNEL; ...[; depth=D])`` has a chain of kernels per feature. KERNEL acts on single features, such as
-        rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3) or hermite(degree=3). Or a list of nodes
-        {"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}; a dictionary from names to (kernel, parents);
-        a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian) with widths of one standard
-        deviation. With more than 128 features, or if evaluating products takes long, the default is single features without products
-        (depth=1); with many rows or features, only those most associated with the target.
+        rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3) or hermite(degree=3). Alternatively: a list of
+        nodes {"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}; a dictionary from names to (kernel,
+        parents); a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: subsets(gaussian) with widths of one
+        standard deviation. With more than 128 features, or if evaluating products takes long, the default is single features without
+        products (depth=1); with many rows or features, only the features most associated with the target.
     rho : float > 1 and <= 2, default=1.5
-        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL); near 1 it may.
+        Norm over descendants: at 2 no kernel weighs more than its ancestors (HKL); near 1 a kernel may weigh more.
     a : float > 0, default=2.0
         Base of the penalties: a kernel of depth d in the graph has penalty ``a ** d``.
     C : float > 0, default=10.0
@@ -314,12 +314,12 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     epsilon : float >= 0, default=0.1
         With ``"epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     task_kernel : float > 0 or array of shape (n_tasks, n_tasks) or None, default=None
-        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or the number mu of I +
-        11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
+        Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or a number mu for the
+        matrix I + 11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
     solver : {"auto", "mirror"}, default='auto'
         ``"auto"``: all weights in closed form after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
     normalize : {"none", "trace"}, default='none'
-        ``"trace"`` scales the factors of the products (of a list: its nodes) to trace n.
+        ``"trace"`` scales the factors of the products to trace n; if the graph is a list of nodes, it scales the nodes.
     tol : float > 0, default=0.001
         Stopping tolerance: certified duality gap relative to the primal value.
     max_rounds : int >= 1, default=50
@@ -334,7 +334,7 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     n_add : int >= 1, default=30
         Number of nodes added per round, not counting their ancestors.
     rest : float > 0 or None, default=0.001
-        Stop when a round lowers the primal value by less than this fraction of it. ``None``: continue until the certificate holds.
+        Stop when a round lowers the primal value by less than this fraction. ``None``: continue until the certificate holds.
     threshold : float >= 0 and <= 1, default=0.001
         A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     max_iter : int >= 1, default=5000

@@ -78,7 +78,7 @@ def base_kernels(graph: KernelDag) -> list[KernelSpec]:
 
 
 def feature_deviations(data: RowData, weight: np.ndarray | None = None) -> np.ndarray:
-    """Return the weighted standard deviation of each feature after scaling, as kernels receive it, ``(d,)``; 0 for constant features."""
+    """Return the weighted standard deviation of each scaled feature, as kernels receive it, ``(d,)``; 0 for constant features."""
     mass, mean, square, lo = 0.0, np.zeros(data.n_cols), np.zeros(data.n_cols), 0
     for part in _row_blocks(data):
         block = np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
@@ -98,8 +98,8 @@ def _row_blocks(data: RowData) -> Iterator[Any]:
 
 
 def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) -> KernelDag:
-    """Return the graph with its factors (or the nodes of a list) scaled to trace n. ``counts`` weights the rows. Raises ValueError for a
-    graph of another class, and for a kernel that is zero on the training rows.
+    """Return the graph with its factors (in a KernelList: its nodes) scaled to trace n; ``counts`` are the row weights. Raises ValueError
+    for a graph that is neither a KernelGrid nor a KernelList, and for a kernel that is zero on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(f"normalize='trace' needs a KernelGrid or a KernelList, not {type(graph).__name__}; scale its kernels yourself")
@@ -129,7 +129,7 @@ class FrontierSearch:
     max_visits: int  # nodes visited for a certificate at most
 
     def frontier_nodes(self, nodes: NodeSet) -> np.ndarray:
-        """Return the nodes outside the hull whose parents are all inside, ``(m, width)``. They come in the order of the hull."""
+        """Return the nodes outside the hull whose parents are all inside, ``(m, width)``, ordered by their first parent in the hull."""
         n_parents: Counter[bytes] = Counter()
         children: dict[bytes, np.ndarray] = {key.tobytes(): key for key in self.dag.roots()}
         for key in nodes.keys:
@@ -193,7 +193,7 @@ class FrontierSearch:
         return np.maximum(values, 0.0) / penalties**2, below
 
     def _tighten(self, below: np.ndarray, keys: np.ndarray, forms: NodeForms, threshold: float) -> None:
-        """Replace bounds above the threshold by the closed sums over descendants."""
+        """Replace bounds above the threshold by the closed form of the sums over descendants, if these are smaller."""
         if self.dag.width > MAX_SUM_WIDTH:
             return
         sums = [(i, spec) for i in np.flatnonzero(below > threshold).tolist() if (spec := self.dag.below(keys[i])) is not None]

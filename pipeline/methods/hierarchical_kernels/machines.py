@@ -1,7 +1,8 @@
 """SVMs that share one weighted sum of node kernels: one SVM, or one per class against the rest, each over the rows of all tasks.
 
-With the task kernel B, the matrix of node w is ``H_w[(t, i), (s, j)] = k_w(x_ti, x_sj) B[t, s]``. With ``B = sum_r b_r b_r'``, its
-quadratic form is the sum of the forms of ``b_r[task] * beta`` in the matrix of k_w alone, so that passes do not depend on tasks.
+With the task kernel B, the matrix of node w is ``H_w[(t, i), (s, j)] = k_w(x_ti, x_sj) B[t, s]``. With ``B = sum_r b_r b_r'``, the
+quadratic form of beta in ``H_w`` is the sum of the quadratic forms of the vectors ``b_r[task] * beta`` in the matrix of k_w alone, so that
+passes do not depend on tasks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BLOCK_ROWS = 1024  # rows of a matrix that are multiplied by the task kernel at 
 
 @dataclass(frozen=True)
 class SharedMachines:
-    """Dual problems that share the kernel."""
+    """Dual problems of SVMs that share the kernel."""
 
     problems: tuple[DualProblem, ...]  # over all rows each; the rows of all tasks are one problem with an equality per task
     squared: bool = False  # the loss: a machine is a linear system
@@ -63,7 +64,9 @@ class SharedMachines:
         return vectors[:, positive] * np.sqrt(values[positive])
 
     def vectors(self, betas: np.ndarray) -> np.ndarray:
-        """Return the vectors whose forms add up to those of ``betas`` (m, n): ``(n, m)``, or with tasks ``(n, m r)``."""
+        """Return the vectors whose quadratic forms in k_w alone add up to the forms of ``betas`` (m, n). Their shape is ``(n, m)``; with
+        tasks it is ``(n, m r)``.
+        """
         if self.roots is None:
             return np.ascontiguousarray(betas.T)
         return np.concatenate([self.roots[self.codes] * beta[:, None] for beta in betas], axis=1)
@@ -85,8 +88,8 @@ class SharedMachines:
         return np.zeros(count) if self.task_kernel is None else machine_stack([np.zeros(len(self.task_kernel))] * count)
 
     def forms(self, grams: Grams, betas: np.ndarray) -> np.ndarray:
-        """Return M_w of the nodes of ``grams``, summed over SVMs, ``(W,)``. For large matrices, workers add up sums over pairs of
-        tasks.
+        """Return the quadratic forms M_w of the nodes of ``grams``, summed over SVMs, ``(W,)``. For large matrices, workers add up sums
+        over pairs of tasks.
         """
         if grams.holds_sum:
             return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
@@ -143,7 +146,7 @@ class SharedMachines:
 
 
 def total_loss(solutions: Sequence[DualSolution]) -> float:
-    """Return the sum of the losses at the primal points of the solutions, which is their primal value without the norms."""
+    """Return the sum of the losses at the primal points of the solutions: their primal value without the norm terms."""
     return float(sum(solution.upper - 0.5 * float(solution.beta @ solution.decision) for solution in solutions))
 
 

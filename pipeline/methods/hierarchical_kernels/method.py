@@ -57,8 +57,8 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, resources.data.url))
 
     def decided(self, config: HKLConfig, inputs: HKLInputs, resources: Resources) -> HKLConfig:
-        """Return the parameters with the values filled in that depend on the data: the number of nodes visited for a certificate, and the
-        graph. With many features, the graph has single-feature kernels and no products.
+        """Return the parameters with data-dependent values filled in: the number of nodes visited for a certificate, and the graph. With
+        many features, the graph has single-feature kernels and no products.
         """
         if config.max_visits == "auto":
             affordable = int(VISIT_SECONDS * VISIT_RATE / max(inputs.data.n_rows, 1) ** 2)
@@ -92,7 +92,7 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return HKLState(ActiveState(nodes), first_master(nodes.hull, problem.machines))
 
     def step(self, problem: HKLProblem, state: HKLState, resources: Resources) -> Step[HKLState]:
-        """Continue to solve over the hull; once it is solved, search the nodes outside and add the worst."""
+        """Continue to solve the problem on the hull; once it is solved, search the nodes outside and add the worst violators."""
         config, unit = problem.config, problem.machines.unit
         active, master, figures = active_step(state.active, state.master, problem, problem.rule, resources)
         if active.stop is None and active.iteration >= config.max_iter:
@@ -162,7 +162,9 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
         return problem.machines.unit.values(state.master.best_decisions)
 
     def tables(self, model: Model, names: Sequence[str] | None = None, fit: tuple[HKLProblem, HKLState] | None = None) -> Tables:
-        """Return the kernels in descending order of weight; if the fit is given, also the content of every depth."""
+        """Return the kernels in descending order of weight; if the fit is given, also the number and the weight of the nodes at every
+        depth.
+        """
         arrays, names = model.arrays, kernel_names(model, names)
         weights, norms = arrays["weights"], arrays["norms"]
         total, rows = max(float(norms.sum()), 1e-300), []
@@ -187,8 +189,8 @@ class HKL(Method[HKLConfig, HKLProblem, HKLState, Model]):
 def default_graph(rows: Inputs, resources: Resources) -> str | None:
     """Return the default graph, and warn about what it omits.
 
-    The result is None (products of all features) if searching these products takes a bounded time. Otherwise the graph has single-feature
-    kernels; with many rows, only of the features most associated with the target.
+    The result is None (products of all features) if these products can be searched within a time limit. Otherwise the graph has
+    single-feature kernels; with many rows, only kernels of the features most associated with the target.
     """
     n, d = rows.data.n_rows, rows.data.n_cols
     visits = SEARCH_SECONDS * VISIT_RATE / max(n, 1) ** 2

@@ -1,4 +1,4 @@
-"""Quadratic forms in kernels whose matrices are not stored: they are computed block by block, summed, and discarded."""
+"""Quadratic forms in kernels whose matrices are not stored: blocks are computed, summed into the forms, and discarded."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ KERNELS_PER_PASS = 64  # kernels of a pass: with more of them blocks would be sm
 
 @dataclass(frozen=True)
 class VectorForms:
-    """Forms of vectors ``(n, m)`` by tiles, whose contributions are summed in the driver. A fit takes 1.3 times as long with
-    :class:`SignedForms` on 300 rows, and 1.0 times on 1,000 rows.
+    """Quadratic forms of vectors ``(n, m)``, computed tile by tile; the driver adds up the contributions of the tiles. With
+    :class:`SignedForms` instead, a fit takes 1.3 times as long on 300 rows, and 1.0 times as long on 1,000 rows.
     """
 
     data: RowData
@@ -42,11 +42,11 @@ class VectorForms:
     vectors: np.ndarray
 
     def totals(self, specs: Sequence[AnyKernel]) -> np.ndarray:
-        """Return M_w, summed over the vectors, ``(k,)``; rounding may make entries negative."""
+        """Return the quadratic forms M_w, summed over the vectors, ``(k,)``; rounding may make entries negative."""
         return node_forms(self.data, self.resources, specs, self.vectors).sum(axis=1)
 
     def split_totals(self, specs: Sequence[AnyKernel]) -> tuple[np.ndarray, np.ndarray]:
-        """Return M_w, and the sums of the forms of the positive and negative parts of the vectors."""
+        """Return the quadratic forms M_w, and the sums of the forms of the positive and negative parts of the vectors."""
         vectors, m = self.vectors, self.vectors.shape[1]
         forms = node_forms(self.data, self.resources, specs, np.hstack([vectors, np.maximum(vectors, 0.0), np.minimum(vectors, 0.0)]))
         return forms[:, :m].sum(axis=1), forms[:, m:].sum(axis=1)
@@ -54,8 +54,8 @@ class VectorForms:
 
 @dataclass(frozen=True)
 class SignedForms:
-    """The same forms as :class:`VectorForms`, by sums over pairs of tasks and signs. Workers add up these sums, so that the driver receives
-    little for any number of rows.
+    """The same forms as :class:`VectorForms`, computed from sums over pairs of tasks and signs. Workers add up these sums, so that the
+    driver receives little data even for many rows.
 
     * ``betas``: dual variables of the SVMs, ``(m, n)``.
     * ``codes``: tasks of the rows, ``(n,)``.
@@ -75,8 +75,8 @@ class SignedForms:
 
     @cached_property
     def _shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients with which the forms of pairs of tasks and signs add up, ``(2 T, 2 T)``: to M_w, and to the forms of the positive
-        and negative parts.
+        """Coefficients ``(2 T, 2 T)`` with which the forms of pairs of tasks and signs are added: to get M_w, and to get the forms of the
+        positive and negative parts.
         """
         columns = np.repeat(self.roots, 2, axis=0)
         signs = np.tile([1.0, -1.0], len(self.roots))[:, None]
@@ -87,7 +87,7 @@ class SignedForms:
         return self.split_totals(specs)[0]
 
     def split_totals(self, specs: Sequence[AnyKernel]) -> tuple[np.ndarray, np.ndarray]:
-        """Return M_w, and the forms of the parts."""
+        """Return the quadratic forms M_w, and the sums of the forms of the positive and negative parts."""
         found = [np.zeros((2, 0))]
         for batch in _batches(specs, KERNELS_PER_PASS):
             forms = self._pair_forms(batch).sum(axis=0)
@@ -121,7 +121,7 @@ def tops_chunk(ref: PairRef) -> np.ndarray:
 
 
 def greatest(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Combine results by their largest entries."""
+    """Combine results by the entry-wise maximum."""
     return functools.reduce(np.maximum, parts)
 
 
@@ -154,7 +154,7 @@ def _batches(specs: Sequence[AnyKernel], size: int) -> Iterator[tuple[AnyKernel,
 
 
 def _parts_share(specs: Sequence[AnyKernel]) -> float:
-    """Return the number of kernels computed per node; the factors of products are computed with them."""
+    """Return the number of kernels computed per node, including the factors of products."""
     return 1.0 + len(distinct_kernels(specs)) / len(specs)
 
 
@@ -164,9 +164,9 @@ def _node_pairs(data: RowData, specs: tuple[AnyKernel, ...]) -> Sequence[PairRef
 
 
 def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, tasks: tuple[int, int] | None) -> int:
-    """Return the memory in bytes of the largest step of these passes: over the kernels of the largest number of nodes per pass, or of fewer
-    nodes in larger blocks. At most ``n_base`` kernels are computed. ``vectors`` is the number of vectors of :class:`VectorForms`; for
-    :class:`SignedForms`, ``tasks`` is given instead: the numbers of SVMs and tasks.
+    """Return the memory in bytes of the largest step of these passes, for the largest number of nodes per pass and for fewer nodes in
+    larger blocks. At most ``n_base`` kernels are computed in addition to those of the nodes. ``vectors`` is the number of vectors of
+    :class:`VectorForms`; for :class:`SignedForms`, ``tasks`` has the numbers of SVMs and tasks.
     """
     most, root, steps = min(KERNELS_PER_PASS, dag.size), dag.kernel(dag.roots()[0]), [0]
     # Kernels computed for a pass, by the rows of its blocks: of as many rows those of most kernels take most.

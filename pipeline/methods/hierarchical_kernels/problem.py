@@ -49,7 +49,7 @@ class HKLState(OverActiveSet):
 
 
 class HullGrams(Grams):
-    """The matrices of a hull, which grows."""
+    """The matrices of a hull that grows."""
 
     grows = True
 
@@ -64,7 +64,7 @@ def hull_settings(config: HKLConfig, data: DataSet, specs: Sequence[Any], resour
 
 @dataclass(frozen=True)
 class HKLInputs(AboutRows):
-    """Rows, targets and, if the parameters cannot describe it, the graph; :class:`TaskInputs` adds tasks."""
+    """Rows, targets, and the graph if the parameters cannot describe it; :class:`TaskInputs` adds tasks."""
 
     dag: KernelDag | None = None
 
@@ -76,7 +76,7 @@ class HKLInputs(AboutRows):
 
 @dataclass(eq=False)
 class HKLProblem:
-    """Selection from a graph of kernels, for SVMs that share them."""
+    """Selection of kernels from a graph, for SVMs that share the selected kernels."""
 
     config: HKLConfig
     inputs: HKLInputs
@@ -114,7 +114,7 @@ class HKLProblem:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """Memory of the driver: kernels of the largest hull, one sum of them, and SVMs."""
+        """Memory of the driver: Gram matrices of the largest hull, one weighted sum of them, and the SVMs."""
         n, count, memory = self.machines.n, self.largest_hull, self.planned.driver_memory
         hull: Item = "kernels of the hull as packed triangles", 2 * count * n * n
         if self.config.grams != "memory":
@@ -135,8 +135,8 @@ class HKLProblem:
         return list(hulls.values())
 
     def _step_bytes(self) -> Iterator[int]:
-        """Yield the memory in bytes of the passes that compute the matrices of any hull, forms in its kernels, and forms of nodes
-        outside.
+        """Yield the memory in bytes of the passes over any hull, for its matrices and for quadratic forms in its kernels, and of the pass
+        for quadratic forms of nodes outside the hull.
         """
         machines = self.machines
         count, fits = len(machines.problems), fits_driver(machines.n, self.planned.driver_memory)

@@ -1,6 +1,7 @@
 """The alignment pass: ``a_i = y'H K_i H y / trace(H K_i H)`` of one kernel per feature, stripe by stripe.
 
-The alignment of a feature depends on its column alone, so it is bit-identical for any stripes, tasks and workers.
+The alignment of a feature depends on its column alone. Alignments are therefore bit-identical for any division into stripes and tasks, and
+for any number of workers.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def _align_block(block: Block, targets: Sequence[np.ndarray], weight: np.ndarray
 def align_features(resources: Resources, tasks: Sequence[Task], targets: np.ndarray, weight: np.ndarray, kernel: str) -> Alignments:
     """Return the alignments of the features of ``tasks``, consecutive tasks of ``column_tasks``, in one column pass.
 
-    ``targets`` are ``(n_targets, n_samples)``; alignments are summed over them, as <K, sum_t y_t y_t'> is. ``weight`` ``(n_samples,)`` has
-    the counts of the rows; rows with weight 0 are ignored. Raises ValueError for non-finite values, fewer than two rows, and a constant
-    target.
+    ``targets`` are ``(n_targets, n_samples)``; the alignment is summed over the targets, like <K, sum_t y_t y_t'>. ``weight``
+    ``(n_samples,)`` has the counts of the rows; rows with weight 0 are ignored. Raises ValueError for non-finite values, fewer than two
+    rows, and a constant target.
     """
     table = resources.share("targets", np.concatenate([targets, weight[None, :]]))
     parts = resources.run_pass(alignments_pass(tasks, targets.nbytes, table, kernel))
@@ -52,7 +53,7 @@ def align_features(resources: Resources, tasks: Sequence[Task], targets: np.ndar
 
 
 def alignments_pass(tasks: Sequence[Task], targets: int, *broadcast: object) -> Plan[list[tuple[int, np.ndarray]]]:
-    """Return the pass over ``tasks``, with ``targets`` of that many bytes."""
+    """Return the pass over ``tasks``; ``targets`` is the size of the targets in bytes."""
     size = 32 * sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task) + 256
     # A task holds the stripe as read, in float64 with its scaling, and vectors of the length of a column.
     bound = 12 * targets + (8 << 20)

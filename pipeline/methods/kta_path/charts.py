@@ -43,7 +43,7 @@ def _is_wide(counts: Sequence[float]) -> bool:
 
 
 def path_weights(run: RunView) -> list[Chart]:
-    """Return a chart of the weights along p of the kernels that stay active longest."""
+    """Return a chart of weights against p, for the kernels that stay active longest."""
     return weight_paths(run, "path_weights", "p", "Weights along p")
 
 

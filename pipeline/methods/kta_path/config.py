@@ -54,7 +54,7 @@ class KTAPathConfig(MethodConfig):
 
     @property
     def machine_p(self) -> float:
-        """Point of the path whose SVM predicts, if kernels are active there."""
+        """The p whose SVM predicts, if kernels are active at that p."""
         if self.p == "auto":
             return min(max(DEFAULT_P, self.p_end), self.p_start)
         return self.p_end if self.p is None else self.p

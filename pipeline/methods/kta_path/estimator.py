@@ -1,4 +1,6 @@
-"""KTASelectionPath: selection of kernels, one per feature or given, which leave the model one by one as p of the l_p norm decreases."""
+"""KTASelectionPath: selection of kernels (one per feature, or precomputed), which leave the model one by one as p of the l_p norm
+decreases.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +46,9 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     As p decreases, kernels become inactive (weight at most ``eps``) and never return. For more than two classes, a_i is the sum over the
     classes, each against the rest: the alignment with "same class or not".
 
-    :meth:`predict` and :meth:`decision_function` use the SVM at ``p_``, by default 1.25. There, kernels of small alignment have left, and
-    accuracy is still that of all kernels. Fewer kernels remain nearer to ``p_end``. :meth:`svm_at` returns the SVM at any p, and
-    :meth:`p_for` the p of a given number of kernels. The fit is deterministic.
+    :meth:`predict` and :meth:`decision_function` use the SVM at ``p_``, by default 1.25. At that p, kernels of small alignment have left
+    the model, and accuracy is still that of all kernels. Fewer kernels remain nearer to ``p_end``. :meth:`svm_at` returns the SVM at any p,
+    and :meth:`p_for` the p of a given number of kernels. The fit is deterministic.
 
     Parameters
     ----------
@@ -58,8 +60,8 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     lam1 : float >= 0 or None, default=None
         Weight of the divergence. Default: half the largest alignment.
     lam2 : float >= 0 or None, default=None
-        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``; with fewer than 50 kernels, fewer, but at least
-        three.
+        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``. If there are fewer than 50 kernels, it leaves
+        fewer, but at least three.
     eta0 : float >= 0, default=0.0
         Centre of the divergence; must be positive with ``"kl"``.
     p_start : float >= 1, default=2.0
@@ -73,14 +75,15 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     order : int >= 0 and <= 2, default=1
         Order of the predictor in p. It affects the time, not the path.
     C : float > 0, default=1.0
-        Inverse regularisation strength of the SVMs: larger values fit the training data more closely. As in scikit-learn's ``SVC``, with a
-        kernel of (centred) trace n. Default of ``svm_at`` and ``svm_path``.
+        Inverse regularisation strength of the SVMs: larger values fit the training data more closely. It has the scale of scikit-learn's
+        ``SVC`` with a kernel of (centred) trace n, and is the default of ``svm_at`` and ``svm_path``.
     n_machines : int >= 1, default=11
-        Number of points at which an SVM is trained and its accuracy recorded, evenly spaced from the first to the last with an active
-        kernel; 1: the last one.
+        Number of points at which an SVM is trained and its accuracy recorded, evenly spaced from the first to the last point with an active
+        kernel. 1: the last point only.
     p : float >= 1 or {"auto"} or None, default='auto'
-        Point of the path whose SVM predicts, or the last point before it with an active kernel. ``"auto"``: 1.25, or the nearest end of the
-        path. ``None``: the last point with an active kernel, which has the fewest kernels and is less accurate.
+        Point of the path whose SVM predicts; if no kernel is active there, the last point before it with an active kernel. ``"auto"``:
+        1.25, or the nearest end of the path. ``None``: the last point with an active kernel, which has the fewest kernels and is less
+        accurate.
     class_weight : {"balanced"} or dict or None, default=None
         Factors of ``C`` per class; alignments ignore them.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
@@ -231,7 +234,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         return out
 
     def p_for(self, n_features: int) -> float:
-        """Return a p at which ``n_features`` kernels are active, or the largest possible smaller number of kernels.
+        """Return a p at which ``n_features`` kernels are active; if there is none, a p with the next lower number of active kernels.
 
         Raises ValueError if more kernels stay active to the end of the path, or if none would be active.
         """
@@ -267,8 +270,8 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     def svm_path(self, p: Any = None, C: float | None = None) -> Iterator[PathMachine]:
         """Yield SVMs along the path. Each starts from the previous one, which is much cheaper than :meth:`svm_at` at every point.
 
-        The kernel weights of an SVM equal those of its p to within 3e-4 of their sum, so that kernels of similar alignment can share
-        matrices.
+        Kernels of similar alignment share matrices. The kernel weights of an SVM therefore differ from those of its p, but by at most 3e-4
+        of their sum.
 
         Parameters
         ----------
@@ -351,9 +354,9 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
 class KTASelectionPathCV(CrossValidated, KTASelectionPath):
     """Kernel selection along a path of l_p norms, with the point ``p`` of the path and ``C`` chosen by cross-validation.
 
-    The path is that of :class:`KTASelectionPath`. Every fold has its own alignments and path. Its SVMs, for all ``C`` at ``n_machines``
-    points evenly from ``p_start`` to ``p_end``, share their matrices. Among points with similar scores, the simplest has the smallest p: it
-    has the fewest kernels.
+    The path is that of :class:`KTASelectionPath`. Every fold has its own alignments and path. The SVMs of a fold, for all ``C`` at
+    ``n_machines`` points evenly spaced from ``p_start`` to ``p_end``, share their matrices. Among points with similar scores, the simplest
+    has the smallest p: it has the fewest kernels.
 
     See :class:`KTASelectionPath` for the other parameters and further attributes.
 
@@ -532,8 +535,8 @@ class PathMachine:
     def predict_proba(self, X: UserRows) -> np.ndarray:
         """Return the class probabilities, ``(n, n_classes)``.
 
-        The first call calibrates them on the training data, which takes about as long as five fits: each leaves out a fifth of the rows and
-        trains an SVM at this p of its own path.
+        The first call calibrates them on the training data, which takes about as long as five fits: each of these fits leaves out a fifth
+        of the rows and trains an SVM at the same p, on a path of its own.
 
         Raises ValueError if ``probability`` of the estimator is ``False``, or if the data have changed since the fit.
         """

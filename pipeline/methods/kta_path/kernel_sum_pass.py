@@ -86,8 +86,8 @@ def sum_chunk(task: Task, table: Table, alone: bool) -> np.ndarray:
 
 
 def _piece_bytes(n: int, d: int, *, waves: bool) -> int:
-    """Bound the memory of a piece of columns: as read, scaled and ordered. With ``waves``, the kernels become a matrix, and their series
-    are included.
+    """Bound the memory of a piece of columns: as read, scaled and ordered. With ``waves``, include the series by which the kernels become a
+    matrix.
     """
     return 64 * n * min(MAX_COLUMNS, d) + (8 * PRODUCT_COLUMNS * n if waves else 80 * n)
 
@@ -202,7 +202,7 @@ def rows_at_once(n: int, driver_memory: int) -> int:
 
 def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_memory: int) -> Iterator[Plan[np.ndarray]]:
     """Yield the passes of a fit over sums of the kernels of all features, without running them. ``cells`` is the largest number of cells,
-    with entries of ``item`` bytes.
+    and ``item`` the size of a matrix entry in bytes.
     """
     n, tasks = data.n_rows, column_tasks(data)
     if not matrix_fits(n, data.n_cols, driver_memory):
@@ -214,8 +214,8 @@ def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_me
 
 
 def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
-    """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``. The rows of ``table`` are
-    ids, widths (0: linear), cells, weights in the first matrix of the cell, and weights in the second.
+    """Return the upper triangles of the two matrices of every cell, over the features of a task, ``(2 count, n, n)``. The rows of ``table``
+    are ids, widths (0: linear), cells, weights in the first matrix of the cell, and weights in the second.
     """
     ids, widths, cells, low, high = resolve(table)
     positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows
@@ -230,8 +230,8 @@ def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
 
 
 class CellSums:
-    """The matrices of cells, and their mixtures. ``scales`` of the kernels and ``widths`` of Gaussians (0: linear) are
-    ``(n_features,)``.
+    """The matrices of cells, and mixtures of the two matrices of a cell. ``scales`` of the kernels and ``widths`` of Gaussians (0: linear)
+    are ``(n_features,)``.
     """
 
     def __init__(self, data: Blocks, resources: Resources, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
@@ -243,8 +243,8 @@ class CellSums:
 
     @staticmethod
     def max_count(data: Blocks, resources: Resources, share: float, item: int) -> int:
-        """Return the number of cells that fit in a share of the driver's memory, and in the memory that the matrix and vectors of one point
-        leave.
+        """Return the number of cells that fit in a share of the driver's memory, and in the memory left by the matrix and vectors of one
+        point.
         """
         n, memory = data.n_rows, resources.driver_memory
         # Where tasks run here, so do those that merge what they found.

@@ -1,7 +1,7 @@
 """SVMs along the kernel selection path: kernels of one or many points at a time, training, and the model of one point.
 
 With Gaussian kernels, a fit by passes takes 12 to 52 times as long as with the matrix. SVMs along the path take 2.6 to 2.8 times as long
-with a sum for each point as with cells. Linear kernels can be faster by passes and point by point, but the results differ in their last
+with a sum for each point as with cells. With linear kernels, passes and separate sums can be faster, but the results differ in their last
 bits.
 """
 
@@ -99,8 +99,8 @@ class PathTrainer:
 
     def along(self, p: np.ndarray, weights: sp.csr_array, warm: np.ndarray | None = None) -> Iterator[PathPoint]:
         """Yield the SVM at every point, each started from the previous one. Kernels of similar alignment share a few matrices
-        (:mod:`gramplane.kernels.alignment.path`), for as many points at a time as the driver's memory allows. The reported weights belong
-        to the kernel with which the SVM was trained, and which prediction uses.
+        (:mod:`gramplane.kernels.alignment.path`), for as many points at a time as the driver's memory allows. The reported weights are
+        those of the kernel that is used for both training and prediction.
         """
         for point in self._points(p, weights):
             machine = self._solve(*point, warm)
@@ -188,8 +188,8 @@ def spread_points(n_points: int, count: int) -> np.ndarray:
 def machine_model(
     config: KTAPathConfig, inputs: Inputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
 ) -> KernelModel:
-    """Return the SVM at a point as a model, with only the columns of active features of its support vectors. ``arrays`` (with traces and
-    widths) and ``figures`` are saved in it.
+    """Return the SVM at a point as a model. It stores the support vectors with only the columns of active features, and ``arrays`` (with
+    traces and widths) and ``figures``.
     """
     data, active, traces = inputs.data, point.active, arrays["traces"][point.active]
     ids, precomputed = np.flatnonzero(np.any(point.beta != 0, axis=0)), isinstance(data, GivenGrams)

@@ -29,8 +29,8 @@ N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
 
 class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
-    """Selection of kernels along a path with SVMs at some of its points. Kernels leave one by one as p decreases, the norm parameter of the
-    weights.
+    """Selection of kernels along a path, with SVMs at some of its points. Kernels leave one by one as p, the norm parameter of the weights,
+    decreases.
     """
 
     name = "kta-path"
@@ -114,7 +114,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return replace(inputs.without(held_out), held_out=None)
 
     def follow_path(self, problem: KTAProblem, before: KTAProblem | None) -> None:
-        """Skip the SVMs along the path; fits of different C share matrices."""
+        """Skip the SVMs along the path. Fits that differ only in C share matrices."""
         problem.trains, problem.sums = False, None if before is None else before.sums
 
     def restart(self, problem: KTAProblem, fresh: KTAState, before: KTAProblem, last: KTAState) -> KTAState:
@@ -123,7 +123,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
 
     def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[PathValues]:
         """Yield the decision values at ``n_machines`` evenly spaced points of the path. A point without an active kernel has the values of
-        the last point with one. If the parameters name a point, yield only the values at that point.
+        the last point that has one. If the parameters name a point, yield only the values at that point.
         """
         if problem.config.p != "auto":
             yield from super().path_values(problem, state, resources)

@@ -1,9 +1,10 @@
-"""Kernel selection along a path of norms. Steps compute a batch of alignments, then of points of the path, then of SVMs.
+"""Kernel selection along a path of norms. Every step computes a batch: first of alignments, then of points of the path,
+then of SVMs.
 
 Problem (docs/theory/kta_path.md):
 ``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
-p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5). a_i is the alignment with the classes of the centred kernel of unit
-trace.
+p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5). a_i is the alignment of kernel i with the classes; the kernel is
+centred and has unit trace.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentPr
 
 
 def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
-    """Return lam1 and lam2 as given, or derived from the alignments. ``lam1 = max a / 2``, so that no weight exceeds 1 at p = 1 without a
-    centre. lam2 puts the threshold at p_end between the smallest alignment of the ``N_DEFAULT_KERNELS`` kernels to keep and the next
-    smaller one. Raises ValueError if all alignments are zero.
+    """Return lam1 and lam2 as given, or derived from the alignments. ``lam1 = max a / 2``, so that no weight exceeds 1 at p = 1 if ``eta0``
+    is 0. lam2 puts the threshold at p_end between the smallest alignment of the ``N_DEFAULT_KERNELS`` kernels to keep and the next smaller
+    one. Raises ValueError if all alignments are zero.
     """
     if not np.any(a > 0):
         reason = "every feature (or kernel) is constant on the training rows, or blind to the classes"

@@ -1,4 +1,4 @@
-"""LatentTaskMKLClassifier and LatentTaskMKLRegressor: kernels shared by groups of tasks, which are learnt from all possible groups."""
+"""LatentTaskMKLClassifier and LatentTaskMKLRegressor: kernels shared by groups of tasks; the groups are learnt from all possible ones."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
     p : float > 1 and <= 2, default=1.5
         Norm over the kernels of a group; small values select few kernels.
     q : float > 1 and <= 2, default=1.5
-        Norm over the groups that contain a group (inverted: that it contains); small values select few groups.
+        Norm over the groups that contain a given group (inverted: that the given group contains); small values select few groups.
     a : float > 0, default=1.5
         Base of the penalty of a group of tasks: ``a ** size``; in an inverted search, ``a`` to the number of tasks left out. At 1.5, groups
         of similar tasks nearly always help the fit. Values of 2 and more give fewer groups that are easier to read.
@@ -84,7 +84,8 @@ class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
         sqrt(number of kernels) for real targets; the value used is stored in ``C_``.
     inverted : bool or {"auto"}, default='auto'
         Start from the group of all tasks and leave tasks out, instead of starting from single tasks; this finds large groups. ``"auto"``:
-        if there are more than ``max_size`` tasks, the size up to which groups grow from single ones. The choice is stored in ``inverted_``.
+        start from the group of all tasks if there are more than ``max_size`` tasks, because groups that grow from single tasks have at most
+        ``max_size`` tasks. The choice is stored in ``inverted_``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
         Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
         that suits the target.
@@ -99,8 +100,8 @@ class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
     max_groups : int >= 1, default=2000
         Largest number of groups in the working set, with all their ancestors.
     max_size : int >= 1 or None, default=8
-        Largest number of tasks in a group (inverted: of tasks left out) that the search considers; the certificate reports if it was cut
-        short. ``None``: no limit.
+        Largest number of tasks in a group (inverted: of tasks left out) that the search considers; the certificate reports whether the
+        search was cut short. ``None``: no limit.
     stop_at_rest : bool, default=False
         Also stop when a round lowers the objective by less than tol/10 of its value; later rounds often improve only the certificate.
     threshold : float >= 0 and <= 1, default=0.001
@@ -135,8 +136,8 @@ class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
     Attributes
     ----------
     groups_
-        List of :class:`TaskGroup`, in descending order of weight. Compare only groups of one size: the penalties favour single tasks
-        (inverted: the group of all).
+        List of :class:`TaskGroup`, in descending order of weight. Compare weights only between groups of equal size: the penalties favour
+        single tasks (inverted: the group of all tasks).
     group_kernel_weights_
         ``(n_groups, n_kernels)`` weights of the kernels in these groups.
     certificate_
@@ -243,9 +244,6 @@ class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
     over functions of all groups w of tasks, :math:`F_t = \sum_{w \ni t} \sum_j (h_{0w}^j + h_{tw}^j) + b_t` and
     :math:`(\Theta_w^j)^2 = \mu \|h_{0w}^j\|^2 + \sum_{t \in w} \|h_{tw}^j\|^2`.
 
-    More than two classes are fitted one-vs-rest, each class with its own groups. Attributes are then lists in the order of the classes, and
-    arrays have the classes as an additional first axis.
-
     The target is centred and scaled internally: C and epsilon refer to a target of standard deviation 1, whatever its unit. Coefficients
     and intercepts are in the unit of the target, objective and bounds in its square.
 
@@ -258,7 +256,7 @@ class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
     p : float > 1 and <= 2, default=1.5
         Norm over the kernels of a group; small values select few kernels.
     q : float > 1 and <= 2, default=1.5
-        Norm over the groups that contain a group (inverted: that it contains); small values select few groups.
+        Norm over the groups that contain a given group (inverted: that the given group contains); small values select few groups.
     a : float > 0, default=1.5
         Base of the penalty of a group of tasks: ``a ** size``; in an inverted search, ``a`` to the number of tasks left out. At 1.5, groups
         of similar tasks nearly always help the fit. Values of 2 and more give fewer groups that are easier to read.
@@ -271,7 +269,8 @@ class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
         sqrt(number of kernels) for real targets; the value used is stored in ``C_``.
     inverted : bool or {"auto"}, default='auto'
         Start from the group of all tasks and leave tasks out, instead of starting from single tasks; this finds large groups. ``"auto"``:
-        if there are more than ``max_size`` tasks, the size up to which groups grow from single ones. The choice is stored in ``inverted_``.
+        start from the group of all tasks if there are more than ``max_size`` tasks, because groups that grow from single tasks have at most
+        ``max_size`` tasks. The choice is stored in ``inverted_``.
     loss : {"auto", "hinge", "epsilon_insensitive", "squared"}, default='auto'
         Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
         that suits the target.
@@ -288,8 +287,8 @@ class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
     max_groups : int >= 1, default=2000
         Largest number of groups in the working set, with all their ancestors.
     max_size : int >= 1 or None, default=8
-        Largest number of tasks in a group (inverted: of tasks left out) that the search considers; the certificate reports if it was cut
-        short. ``None``: no limit.
+        Largest number of tasks in a group (inverted: of tasks left out) that the search considers; the certificate reports whether the
+        search was cut short. ``None``: no limit.
     stop_at_rest : bool, default=False
         Also stop when a round lowers the objective by less than tol/10 of its value; later rounds often improve only the certificate.
     threshold : float >= 0 and <= 1, default=0.001
@@ -318,8 +317,8 @@ class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
     Attributes
     ----------
     groups_
-        List of :class:`TaskGroup`, in descending order of weight. Compare only groups of one size: the penalties favour single tasks
-        (inverted: the group of all).
+        List of :class:`TaskGroup`, in descending order of weight. Compare weights only between groups of equal size: the penalties favour
+        single tasks (inverted: the group of all tasks).
     group_kernel_weights_
         ``(n_groups, n_kernels)`` weights of the kernels in these groups.
     certificate_

@@ -77,7 +77,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return LatentState(ActiveState(nodes), machine)
 
     def step(self, problem: LatentProblem, state: LatentState, resources: Resources) -> Step[LatentState]:
-        """Solve the SVMs once. When the working set is solved, search all groups outside and add the worst, or stop."""
+        """Solve the SVMs once. When the working set is solved, search all groups outside and add the worst violators, or stop."""
         began, unit = time.perf_counter(), problem.unit
         active, machine, figures = active_step(state.active, state.machine, problem, problem.rule, resources)
         if active.stop is None and machine.solves >= problem.config.max_iter:

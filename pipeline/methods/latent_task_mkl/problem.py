@@ -49,8 +49,8 @@ class Certificate:
     """Certificate of a fit over all groups of tasks.
 
     * ``gap``: an upper bound of the distance of the objective to the optimum over all groups.
-    * ``relative_gap``: the same relative to the objective.
-    * ``complete``: whether the search missed no group above the threshold, neither by its own limits nor by those of the fit.
+    * ``relative_gap``: ``gap`` divided by the objective.
+    * ``complete``: whether the search found every group above the threshold, and no limit of the search or of the fit cut it short.
     * ``sufficient``: the relative gap by the sufficient condition of the thesis (6.6). It sums over descendants of the groups next to the
       working set, and is usually too large to be useful.
     * ``visits``: the number of groups that the last search visited, out of ``2^T - 1``.
@@ -175,7 +175,9 @@ class LatentProblem(PooledTasks):
         return replace(machine, upper=upper, best_weights=machine.weights, best_beta=solution.beta, biases=biases, decision=decision)
 
     def frontier(self, nodes: NodeSet, master: GroupMachine, threshold: float, ctx: Resources) -> Violations:
-        """Search all groups outside by branch and bound; if the search is cut short, bound the groups that it did not visit."""
+        """Search all groups outside the working set by branch and bound; if the search is cut short, bound the groups that it did not
+        visit.
+        """
         search = self.search(nodes, master, threshold)
         keys = self.lattice.keys(search.groups)
         outside = ~nodes.holds(keys)
@@ -191,7 +193,9 @@ class LatentProblem(PooledTasks):
         return search_groups(self.lattice, master.forms, config.mu, config.p, threshold, count, config.max_size)
 
     def enlarged(self, master: GroupMachine, before: NodeSet, after: NodeSet) -> GroupMachine:
-        """Return the state with weights for added groups: a share of the median, divided in proportion to their forms."""
+        """Return the state with weights for added groups: a fraction of the median weight, divided among the kernels according to their
+        quadratic forms.
+        """
         config, new = self.config, slice(before.size, after.size)
         squares = group_forms(self.lattice.groups(after.keys[new]), master.forms, config.mu)
         # At the optimum norms of functions are as forms to the power 1 / (2 (p - 1)).
@@ -226,8 +230,8 @@ class LatentProblem(PooledTasks):
         return Certificate(gap, gap / scale, complete, sound_gap(machine.upper - lower, machine.upper) / scale, search.visits)
 
     def ranked_groups(self, state: LatentState) -> tuple[np.ndarray, np.ndarray]:
-        """Return the groups with non-zero weight as ``(n_groups, T)``, in descending order of weight, and the weights of their kernels
-        ``(n_groups, k)``.
+        """Return the groups with a weight above ``threshold`` times the largest weight, as ``(n_groups, T)`` in descending order of weight,
+        and the weights of their kernels ``(n_groups, k)``.
         """
         nodes, weights = state.active.nodes, state.machine.best_weights
         totals = weights.sum(axis=1)

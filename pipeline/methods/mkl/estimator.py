@@ -46,8 +46,8 @@ class MKLClassifier(_MKL, Classifier):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
-        ``predict``. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is
-        small; else up to ten kernels on all features, with widths around the median distance.
+        ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
+        single feature); else up to ten kernels on all features, with widths around the median distance.
     constraint : {"elastic_net", "simplex", "l2", "lp"}, default='elastic_net'
         Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0) or ``"lp"``.
     v : float >= 0 and <= 1, default=0.5
@@ -187,8 +187,8 @@ class MKLRegressor(_MKL, Regressor):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
-        ``predict``. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is
-        small; else up to ten kernels on all features, with widths around the median distance.
+        ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
+        single feature); else up to ten kernels on all features, with widths around the median distance.
     constraint : {"elastic_net", "simplex", "l2", "lp"}, default='elastic_net'
         Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0) or ``"lp"``.
     v : float >= 0 and <= 1, default=0.5
@@ -311,8 +311,8 @@ class MKLRegressor(_MKL, Regressor):
 
 
 class _MKLPath(CrossValidated):
-    """Choice of ``C`` and ``v`` by cross-validation. All fits share the Gram matrices. The folds of one C share the passes over them,
-    and start from the weights and coefficients of the previous C.
+    """Choice of ``C`` and ``v`` by cross-validation. All fits share the Gram matrices. The folds of one C share the passes over the
+    matrices, and start from the weights and coefficients of the previous C.
     """
 
     _grids = (MACHINE_C, Grid("v", "vs", descending=True))

@@ -36,8 +36,8 @@ def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolu
 
 
 def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Sequence[DualProblem], solved: Sequence[Solved]) -> list[Trial]:
-    """Return the trials of SVMs that were solved at the weights of their working sets: one pass for all, and a second one for second-order
-    models.
+    """Return the trials of SVMs that were solved at the weights of their working sets. One pass serves all SVMs without a second-order
+    model, another one those with such a model.
     """
     kernels = np.flatnonzero(np.any([state.active for state in states], axis=0))
     chosen = None if len(kernels) == grams.k else kernels

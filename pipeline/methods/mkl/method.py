@@ -163,7 +163,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return problem.selected(state)
 
     def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[MKLProblem, MKLState] | None = None) -> Tables:
-        """Return the kernels by weight, and the largest weights along the iterations; by class if there are several."""
+        """Return the kernels by weight, and the largest weights along the iterations; if there are several classes, for each class."""
         return followed_tables(model, names)
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
@@ -171,8 +171,8 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
     def shared_fits(
         self, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> MKLProblem | None:
-        """Return one problem for the fits without the rows of each mask, which share Gram matrices and passes. Return None for
-        ``solver="single"``, whose fits select a kernel by their own folds.
+        """Return one problem for several fits, each without the rows of one mask; the fits share Gram matrices and passes. Return None for
+        several parameter sets, and for ``solver="single"``, where each fit selects a kernel by folds of its own.
         """
         if len(configs) > 1 or configs[0].solver == "single":
             return None
@@ -194,7 +194,9 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
 
 
 def shared_problem(configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: Resources) -> MKLProblem:
-    """Return one problem for the fits with all parameters on all masks of held-out rows; they share Gram matrices and passes."""
+    """Return one problem for the fits with each of the parameter sets, without the held-out rows of each mask; the fits share Gram matrices
+    and passes.
+    """
     first = configs[0]
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     settings = gram_settings(first, specs, inputs.data, resources, inputs.counts)

@@ -77,7 +77,7 @@ def weight_set(config: MKLConfig) -> NormDomain:
 
 @dataclass(eq=False)
 class MKLProblem:
-    """SVMs that share the passes over Gram matrices: classes, folds, grid points, each with its own weights."""
+    """SVMs that share the passes over Gram matrices. There is one SVM per class, fold and grid point, each with its own weights."""
 
     config: MKLConfig  # what concerns the matrices is the same for all machines
     inputs: Inputs
@@ -112,7 +112,7 @@ class MKLProblem:
         }
 
     def _form_bytes(self, passes: GramPasses) -> list[int]:
-        """Return the bytes of the results of the passes:
+        """Return the sizes in bytes of the results of the passes:
 
         * forms of all SVMs;
         * forms of cuts, if kernels may be outside the working set;
@@ -153,8 +153,8 @@ class MKLProblem:
         return shrink_working_set(replace(state, slow=slow), trial.s, domain)
 
     def _choose_weights(self, grams: Grams, m: int, before: WeightState, trial: Trial) -> WeightState:
-        """Return the state with one more cut and its next weights. The search stops with ``tol`` only if this is certified over all
-        kernels.
+        """Return the state with one more cut and its next weights. The search stops with reason ``tol`` only if the tolerance is certified
+        over all kernels.
         """
         config, domain = self.configs[m], self.domains[m]
         state = self._step(grams, m, before, add_cut(before, trial, domain), trial)

@@ -190,8 +190,6 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
 
     over functions :math:`f_t^j` in the space of kernel j, and intercepts :math:`b_t`.
 
-    More than two classes are fitted one-vs-rest, each class with its own weights. Arrays then have the classes as an additional first axis.
-
     The target is centred and scaled internally: C and epsilon refer to a target of standard deviation 1, whatever its unit. Coefficients
     and intercepts are in the unit of the target, objective and bounds in its square.
 
@@ -324,8 +322,8 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
 
 
 class _MultiTaskMKLPath(CrossValidatedTasks):
-    """Choice of ``C``, ``p`` and ``q`` by cross-validation; every task is in all folds. All fits share the Gram matrices within tasks.
-    Those of one C start from the weights, shares and coefficients of the previous C.
+    """Choice of ``C``, ``p`` and ``q`` by cross-validation; every task is in all folds. All fits share the Gram matrices within tasks. The
+    fits of one C start from the weights, shares and coefficients of the previous C.
     """
 
     _grids = (MACHINE_C, Grid("p", "ps"), Grid("q", "qs"))

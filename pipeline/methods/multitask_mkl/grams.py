@@ -89,7 +89,7 @@ class TaskGrams:
     ) -> TaskMachines:
         """Solve the SVMs of all tasks from coefficients ``beta`` at weights ``(k, T)`` of the normalised kernels, in one pass.
 
-        ``partner`` are ``(n,)`` coefficients for the joint forms.
+        ``partner`` are ``(n,)`` coefficients; the joint forms are the quadratic forms of the sum of the solution and ``partner``.
 
         Raises DataError if a kernel is not positive semi-definite.
         """

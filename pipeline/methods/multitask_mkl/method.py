@@ -56,7 +56,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
 
     def problem(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: Resources) -> MultiTaskProblem:
         """Return the problem of a fit. Raises ValueError for kernels that do not suit the data or cannot be computed within tasks, and for
-        a loss that does not suit the target; MemoryBoundExceeded if kernels or rows exceed the memory.
+        a loss that does not suit the target. Raises MemoryBoundExceeded if kernels or rows exceed the memory.
         """
         return shared_problem([self.decided(config, inputs, resources)], inputs, [inputs.held_out], resources)
 
@@ -132,7 +132,9 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     def shared_fits(
         self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> MultiTaskProblem | None:
-        """Return one problem for the fits without the rows of each mask. They share Gram matrices, as classes do."""
+        """Return one problem for several fits, each without the rows of one mask. The fits share Gram matrices, like those of several
+        classes. Return None for several parameter sets.
+        """
         return shared_problem(configs, inputs, masks, resources) if len(configs) == 1 else None
 
     def restart(self, problem: MultiTaskProblem, fresh: MultiTaskState, before: MultiTaskProblem, last: MultiTaskState) -> MultiTaskState:
@@ -145,7 +147,9 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
 def shared_problem(
     configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: Resources
 ) -> MultiTaskProblem:
-    """Return one problem for the fits with all parameters on all masks of held-out rows. They share Gram matrices, as classes do."""
+    """Return one problem for the fits with each of the parameter sets, without the held-out rows of each mask. The fits share Gram
+    matrices, like those of several classes.
+    """
     first, given = configs[0], inputs.data if isinstance(inputs.data, GivenGrams) else None
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))

@@ -1,4 +1,4 @@
-"""Multiple kernel learning for many tasks (MK-MTFL): one search for kernel weights and for the shares of tasks in them.
+"""Multiple kernel learning for many tasks (MK-MTFL): one search for kernel weights and the tasks' shares in them.
 
 Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.multitask` and docs/theory/multitask_mkl.md.
 One step solves the SVMs of all tasks at the current weights. Shares and weights then follow in closed form from the quadratic forms, and
@@ -84,8 +84,8 @@ class TaskSearch(Bounded):
         """Return the initial search of a fit from the last search of a fit with another C. ``scale`` is the ratio of the new C to the other
         C.
 
-        Kernels with zero weight get a small weight again. If the box grows, the best dual point remains feasible. ``bounds`` says whether
-        its value is a bound, because only C has changed.
+        Kernels with zero weight get a small weight again. If C grows, the best dual point remains feasible. ``bounds``: whether the dual
+        value of that point remains a valid bound, which it does if only C has changed.
         """
         weights = (1.0 - RETURNING) * last.best_weights + RETURNING * self.weights
         beta = best_multiple(problem, last.best_beta, last.best_decision, scale)

@@ -168,8 +168,8 @@ def sums_chunk(batch: TaskBatch, counts: Shared | None) -> list[BlockSums]:
 
 
 def batch_bytes(batch: TaskBatch) -> int:
-    """Bound the memory of a step in bytes: the blocks of one task and a normalised copy, its matrix in double precision, rows, freed
-    blocks.
+    """Bound the memory of a step in bytes: the blocks of one task and a normalised copy, the task's matrix in double precision, rows, and
+    freed blocks.
     """
     needed = []
     for part in batch.parts:
@@ -196,8 +196,8 @@ def _batches_pass(name: str, chunk: BatchChunk, result: int, batches: Sequence[T
 
 
 def largest_step(batches: Sequence[TaskBatch], k: int, policy: Policy) -> int:
-    """Return the memory in bytes of the largest step on k kernels with entries kept as ``policy`` says. If the entries are in this
-    process's memory, it is the work on one batch; otherwise it is a step of a pass.
+    """Return the memory in bytes of the largest step on k kernels; ``policy`` says where the entries are kept. With ``"memory"``, the step
+    is the work on one batch; otherwise it is a step of a pass.
     """
     solves = solves_pass(solve_chunk, batches, k).memory_bound
     if policy == "memory":

@@ -32,7 +32,9 @@ MAX_ROWS_READ = 4  # rows of a task are read with those between them up to this 
 
 
 def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
-    """Return how the squares of the tasks are divided: not at all if k kernels fit in an object, else evenly at multiples of 128 rows."""
+    """Return how the squares of the tasks are divided: not at all if k kernels fit in ``BLOCK_BYTES``, else evenly at multiples of 128
+    rows.
+    """
     largest = max(sizes)
     longest = max(TILE, int((BLOCK_BYTES / (4 * max(1, k))) ** 0.5) // TILE * TILE)
     pieces = -(-largest // longest)
@@ -141,7 +143,7 @@ TaskPair = ComputedPair | GivenTaskPair | LoadedPair | StoredPair
 def task_pairs(
     data: RowData | GivenGrams, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, dtype: str = "float32"
 ) -> Sequence[TaskPair]:
-    """Return references to the block pairs of all tasks, task by task; ``order`` lists the rows of the data in that order."""
+    """Return references to the block pairs of all tasks, task by task; ``order`` lists the rows of the data task by task."""
     spans = [(layout.span(i), layout.span(j)) for i, j in layout.pairs()]
     if isinstance(data, GivenGrams):
         source, positions = data.source, tuple(spec.position for spec in specs)
@@ -169,7 +171,9 @@ def _sort_rows(data: RowData, order: np.ndarray) -> tuple[RowData, np.ndarray]:
 
 
 def load_pairs(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
-    """Return the loaded block pairs. Adjacent squares of small tasks are cut out of one square, which is faster and bit-identical."""
+    """Return the loaded block pairs. Adjacent squares of small tasks are computed as one square and cut out of it, which is faster and
+    bit-identical.
+    """
     blocks: list[np.ndarray] = []
     while len(blocks) < len(pairs):
         group = _small_squares(pairs, len(blocks))

@@ -68,30 +68,31 @@ class MultiTaskSelector(Selection, StreamEstimator):
         ``"imtfs"``: each task selects its own features. ``"amtfs"``: all tasks select the same features. ``"mtfts"``: each task uses some
         of the features that are selected for all.
     lam : float >= 0 or {"auto"}, default='auto'
-        Regularisation strength: weight of the penalty beside the mean losses of the tasks. ``"auto"``: min(1.2 Q log(2 d) / n, 0.3) times
-        the smallest ``lam`` that selects nothing, for Q tasks, d features and n rows; 0.1 for a stream. The value used is stored in
+        Regularisation strength: weight of the penalty relative to the mean losses of the tasks. ``"auto"``: min(1.2 Q log(2 d) / n, 0.3)
+        times the smallest ``lam`` that selects nothing, for Q tasks, d features and n rows; 0.1 for a stream. The value used is stored in
         ``lam_``.
     gamma : float > 0, default=1.0
         With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. It should be of the order of the squared norms of the rows;
         otherwise predictions diverge.
     r : float >= 0, default=0.01
-        With ``"mtfts"``: share of the l1 norm; ``lam r sum |W_jq|`` is added to ``lam sum_j ||W_j||``.
+        With ``"mtfts"``: relative weight of the l1 norm; ``lam r sum |W_jq|`` is added to ``lam sum_j ||W_j||``.
     loss : {"squared", "logistic", "hinge"}, default='squared'
         Loss of a row: ``"squared"``, (y - f)^2 / 2, for numbers; the others for two classes.
     algorithm : {"auto", "da", "fista"}, default='auto'
         Solver: ``"da"`` is dual averaging over rounds of one row per task; ``"fista"`` finds the batch optimum and its duality gap.
-        ``"auto"`` is ``"fista"``. It is ``"da"`` in ``partial_fit``, with ``lam=0``, or if ``gamma``, ``epochs`` or ``shuffle`` differs
-        from its default.
+        ``"auto"`` is ``"da"`` in ``partial_fit``, with ``lam=0``, or if ``gamma``, ``epochs`` or ``shuffle`` differs from its default;
+        otherwise it is ``"fista"``.
     epochs : int >= 1, default=1
         With ``"da"``: number of passes over the rows.
     shuffle : bool, default=True
         With ``"da"``: shuffle the rows of every task anew in each epoch; ``random_state`` is the seed. Otherwise round k takes the k-th row
         of every task.
     fit_intercept : bool, default=True
-        Fit an unpenalised intercept for every task. ``task_offset`` replaces it.
+        Fit an unpenalised intercept for every task. With ``task_offset``, the offset replaces the intercept.
     task_offset : {"mean", "shrunken"} or None, default=None
         For squared loss: offset that is subtracted from the target before the fit and added to predictions. ``"mean"``: the mean of all
-        training rows. ``"shrunken"``: the mean of each task, shrunk towards the mean of all; the fewer informative rows, the more.
+        training rows. ``"shrunken"``: the mean of each task, shrunk towards the mean of all rows; the fewer rows of positive weight a task
+        has, the more it is shrunk.
     refit : float >= 0 or None, default=None
         Refit the selected features alone with this value of ``lam``: a strong penalty selects features, a weak one gives better weights.
     tol : float > 0, default=0.0001

@@ -1,6 +1,7 @@
 """The pass over column stripes of feature selection over many tasks: dual norms of the gradients ``X_t'r`` of given features.
 
-A task returns two numbers for every feature that can enter, and nothing for the others; it returns no vector over rows.
+A task returns two numbers for every feature that can enter the working set, and nothing for the other features. It returns no vector over
+rows.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Query(NamedTuple):
 
 
 def norms_chunk(task: Task, features: Shared, vectors: Shared, codes: Shared, query: Query) -> np.ndarray:
-    """Return dual norms and reaches ``(2, k)`` of the given features in the stripes of one task (on a worker).
+    """Return dual norms and reaches ``(2, k)`` of the given features in the stripes of one task (on a worker). A reach bounds how far a
+    norm can move.
 
     * ``features``: sorted ids over all stripes.
     * ``vectors`` ``(2, n)``: costs times slopes, and costs, both with the factors of the rows.

@@ -54,7 +54,7 @@ class SelectorProblem(ABC):
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Algorithm and place of the fit, steps, rounds or sweeps, and memory in bytes."""
+        """Algorithm; variant of the fit (in memory or out of core); number of steps, rounds or sweeps; memory in bytes."""
         first = {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": self.way}
         return {**first, **driver_plan(self.items), **self.steps_plan()}
 
@@ -103,8 +103,8 @@ def choose_way(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> 
 
 
 def driver_items(data: Data, n_tasks: int, algorithm: str, driver_memory: int, way: Way) -> tuple[Item, ...]:
-    """Return the memory of the driver. The number of columns in the working set is not known in advance: the initial set is counted, and
-    each set that grows is checked.
+    """Return the memory of the driver. The final number of columns in the working set is not known in advance: only the initial working set
+    is counted here, and each larger one is checked when it is reached.
     """
     if way == "memory":
         return memory_items(data, n_tasks, algorithm, driver_memory)
@@ -146,7 +146,9 @@ def set_items(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int
 
 
 def step_entries(data: Data, n_tasks: int, driver_memory: int) -> int:
-    """Return the number of entries of the rows that one step learns by blocks, which is at least about the number of entries of a round."""
+    """Return the number of entries of the rows that one step learns if rows are read in blocks: a share of the memory, but at least about
+    the entries of one round.
+    """
     return max(int(STEP_SHARE * driver_memory) // ENTRY_BYTES, n_tasks * -(-entry_count(data) // data.n_rows))
 
 

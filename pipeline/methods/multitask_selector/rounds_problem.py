@@ -1,7 +1,7 @@
 """Feature selection over many tasks by dual averaging: rounds of one row per task, epochs in seeded orders, a refit of the selection.
 
-Arithmetic and references: :mod:`gramplane.kernels.group_lasso.task_selection`. A step is a number of whole epochs, or of whole rounds of a
-long epoch, which depends on the data alone. The state holds sums of subgradients, from which the weights follow.
+Arithmetic and references: :mod:`gramplane.kernels.group_lasso.task_selection`. A step consists of whole epochs, or of whole rounds of a
+long epoch; their number depends on the data alone. The state holds sums of subgradients, from which the weights follow.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class RoundsProblem(SelectorProblem):
 
     @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Indices into the used rows of all rounds in their order, and the boundaries of the rounds, ``(n_rounds + 1,)``."""
+        """Indices into the used rows, round by round, and the boundaries of the rounds, ``(n_rounds + 1,)``."""
         codes = self.data.codes[self.data.used_rows]
         counts = np.bincount(codes, minlength=self.data.n_tasks)
         ranks = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,8 +1,8 @@
 """Sources of the rows of rounds: all rows in memory, or the rows of the next rounds, gathered from blocks of rows.
 
-Rounds use rows from anywhere in the data, in an order that is drawn anew for every epoch. Out of core, a window of this order, as long as
-the memory allows, is gathered in one sweep over the blocks that contain its rows. Results are bit-identical. Rows in memory are not
-gathered: a fit on dense rows would take 1.7 to 2.2 times as long.
+Rounds use rows from anywhere in the data, in an order that is drawn anew for every epoch. Out of core, this order is divided into windows
+that are as long as the memory allows. The rows of a window are gathered in one sweep over the blocks that contain them. Results are
+bit-identical. Rows in memory are not gathered: a fit on dense rows would take 1.7 to 2.2 times as long.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class BlockRows:
         return min(max(parts * window_bytes(data, self._memory) // max(entry_count(data) * size, 1), 1), parts)
 
     def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
-        """Return the rows of an order, repeated as often as they occur, and their positions, with ``CLOSE`` where the order has it.
-        ``window`` is the name of the window that contains the rows; ``ids`` returns all rows of that window.
+        """Return the rows of an order, repeated as often as they occur, and the positions of these rows, with ``CLOSE`` where the order has
+        it. ``window`` is the name of the window that contains the rows; ``ids`` returns all rows of that window.
         """
         is_row = order != CLOSE
         local = np.full(len(order), CLOSE, np.int64)

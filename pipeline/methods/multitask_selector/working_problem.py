@@ -1,8 +1,8 @@
 """The batch optimum out of core: a working set of features in the driver, all others by passes over the column stripes.
 
-A step solves the problem of the working set. It then computes the dual norms of the gradients of the other features that may have risen
-beyond lam since their last evaluation, and adds the features with the largest violations. Before a fit ends, the norms of all features are
-computed at one point, so that the gap is exact.
+A step solves the problem of the working set. Of the other features, it then evaluates those whose gradient's dual norm may have risen above
+lam since the last evaluation, and adds the features with the largest violations. Before a fit ends, the norms of all features are computed
+at one point, so that the gap is exact.
 
 Solver: :mod:`gramplane.kernels.group_lasso.on_rows`; bound of the changes: :mod:`gramplane.kernels.group_lasso.task_gradients`.
 """

@@ -45,7 +45,7 @@ class SimpleNPKL(SpectralEstimator):
         Weight of the penalty (G/p) tr K^p, which replaces the bound ``B``.
     C : float > 0, default=0.2
         Inverse regularisation strength: loss weight of a constrained pair, counted in both orders. It determines how well K clusters; try
-        0.05 to 0.5. From 1 on, pairs without neighbours dominate.
+        0.05 to 0.5. At 1 and above, pairs without neighbours dominate.
     n_neighbors : int >= 1, default=5
         Number of nearest neighbours (Euclidean distance) of a row in the graph on which the kernel should be smooth.
     graph : {"mutual", "union"}, default='union'
@@ -54,10 +54,10 @@ class SimpleNPKL(SpectralEstimator):
         Add all pairs that the given ones imply. Rows linked by pairs of one cluster form a component. If two rows must be apart, so must
         all rows of their components.
     selection : {"active", "random"} or None, default=None
-        Constraints to use. ``None``: all. ``"active"``: those of the ``n_select`` rows about which a Gaussian kernel is least certain.
-        ``"random"``: those of as many random rows.
+        Constraints to use. ``None``: all. ``"active"``: the constraints of the ``n_select`` rows about which a Gaussian kernel is least
+        certain. ``"random"``: the constraints of ``n_select`` random rows.
     n_select : int >= 1 or None, default=None
-        Number of rows whose constraints ``selection`` keeps. Default: half of those that have one.
+        Number of rows whose constraints ``selection`` keeps. Default: half of the rows that have a constraint.
     base : int >= 1 or None, default=None
         Restrict the kernel to this many smooth functions of the graph (smallest eigenvectors of its Laplacian): faster, and smoother.
         Default: all functions.
@@ -66,7 +66,7 @@ class SimpleNPKL(SpectralEstimator):
     max_iter : int >= 1, default=200
         Largest number of eigendecompositions; a warning reports if it ends the fit.
     run_on : str or None, default=None
-        Where the neighbour search runs. Other methods call this parameter ``cluster``, which is a method of this class.
+        Where the neighbour search runs. Other estimators call this parameter ``cluster``; in this class, that is the name of a method.
     random_state : int, RandomState or None, default=None
         Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
     verbose : int, default=0

@@ -38,8 +38,8 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
 
     def problem(self, config: NPKLConfig, inputs: NPKLInputs, resources: Resources) -> NPKLProblem:
         """Return the problem of a fit. Raises ValueError for fewer than two rows, invalid constraints or impossible sizes, DataError for
-        data without coordinates, and MemoryBoundExceeded if graph, constraints and the smallest possible eigenpairs exceed the driver's
-        memory.
+        data without coordinates, and MemoryBoundExceeded if graph, constraints and the smallest possible number of eigenpairs exceed the
+        driver's memory.
         """
         require(inputs.data, self.name, "columns")
         n = inputs.data.n_rows

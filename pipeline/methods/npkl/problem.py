@@ -83,8 +83,8 @@ class NPKLProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The pass of the graph, and where the eigensolver's block is kept. The number of its columns, and so the bytes of a task, is not
-        known in advance.
+        """The pass of the graph, and where the eigensolver's block is kept. The number of columns of the block, and thus the memory of a
+        task, is not known in advance.
         """
         data, solver = self.inputs.data, self._solver
         neighbours, others = plan_neighbours(data, self.n_neighbors), total_bytes(self._given_items())
@@ -120,7 +120,7 @@ class NPKLProblem:
         )
 
     def driver_items(self) -> tuple[Item, ...]:
-        """Return the memory of the driver, with the smallest possible eigenpairs, because their number r is not known in advance."""
+        """Return the memory of the driver, for the smallest possible number of eigenpairs; the final number is not known in advance."""
         solver = self._solver
         return (*self._given_items(), dense_matrix_item(self.config.base or 0) if solver is None else solver.least_item())
 

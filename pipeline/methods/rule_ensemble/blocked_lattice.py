@@ -102,7 +102,9 @@ def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> i
 
 
 def subtrees_step(bits: int, signed: int, max_visits: int, machines: int) -> StepBytes:
-    """Return the bytes of searches below propositions: the bits and the rows with multipliers of all blocks, candidates and violators."""
+    """Return the memory in bytes of searches below propositions: for all blocks, the bits and the rows with multipliers; candidates; and
+    violators.
+    """
     return StepBytes(bits + signed + subtree_bytes(max_visits, machines), 256 * MAX_LENGTH * (MAX_VIOLATORS + 1))
 
 
@@ -369,7 +371,7 @@ class BlockedSearch:
         return self._below(search, first, opened[0].candidates if opened else np.zeros(0, np.int64), depth, visits)
 
     def _below(self, search: LevelSearch, first: ViolatorSearch, singles: np.ndarray, depth: int, max_visits: int) -> ViolatorSearch:
-        """Search below single propositions by tasks. The tasks of a round start with the limits that earlier rounds have left."""
+        """Search below single propositions by tasks. The tasks of a round start with what earlier rounds have left of the limits."""
         items, values, visits, whole = [first.items], [first.values], first.visits, True
         shared = self._blocks.share("singles", singles)
         query = SubtreeQuery(
@@ -402,12 +404,12 @@ class BlockedSearch:
 
 
 def subtree_bytes(max_visits: int, tasks: int) -> int:
-    """Bound the bytes of a search within limits: candidates of all lengths, and a batch with its sums."""
+    """Bound the memory in bytes of a search within limits: candidates of all lengths, and a batch with its sums."""
     return 24 * max_visits + (48 + 32 * tasks) * (1 << 17)
 
 
 def _groups(n: int) -> Iterator[Subtrees]:
-    """Divide n propositions into groups with about the same number of pairs. A pair is a proposition and a later one."""
+    """Divide n propositions into groups with about the same number of pairs of a proposition in the group and a later one."""
     lo, size = 0, 0
     for k in range(n):
         size += n - 1 - k

@@ -22,7 +22,7 @@ from .row_pass import BitsPart, TaskTables, block_columns, numbers_step, rows_at
 
 @dataclass(frozen=True)
 class ValuesPart:
-    """Raw values of some columns in a range of the data's rows, by name."""
+    """Reference to the raw values of some columns in a range of the data's rows."""
 
     ref: Ref  # any block of the data
     token: str  # digest of data and columns
@@ -31,7 +31,7 @@ class ValuesPart:
     columns: np.ndarray = field(compare=False, repr=False)  # ascending
 
     def truth(self, propositions: Propositions, mask: np.ndarray | None = None) -> Words:
-        """Return the propositions that hold on the rows, or on those of a mask, as bits ``(p, words)``."""
+        """Return which propositions hold on the rows, or only on the rows of a mask, as bits ``(p, words)``."""
         n = self.rows[1] - self.rows[0] if mask is None else int(mask.sum())
         out = np.zeros((propositions.size, max(-(-n // 64), 1)), np.uint64)
         for column, values in block_columns(self.ref, self.rows, self.columns):
@@ -41,7 +41,7 @@ class ValuesPart:
 
 
 def value_parts(ref: Ref, serial: int, propositions: Propositions, itemsize: int, ranges: Sequence[tuple[int, int]]) -> list[ValuesPart]:
-    """Return the values that the propositions read, by ranges of rows."""
+    """Return references to the values that the propositions read, one per range of rows."""
     columns = np.unique(propositions.column)
     token = hashlib.sha256(f"{serial}".encode() + columns.tobytes()).hexdigest()
     return [ValuesPart(ref, token, (lo, hi), itemsize * (hi - lo) * len(columns), columns) for lo, hi in ranges]
@@ -57,7 +57,7 @@ class Rules:
 
 
 def _rules_hold(words: Words, n: int, rules: Rules) -> Words:
-    """Return as bits ``(r, words)`` which of n rows satisfy each rule, from the truth of the propositions."""
+    """Return, as bits ``(r, words)``, which of n rows satisfy each rule; ``words`` says where the propositions hold."""
     return pack_conjunctions([list(item) for item in rules.items], words, n)
 
 
@@ -119,7 +119,7 @@ class BlockedRules:
         return value_parts(data.column_blocks()[0], serial(data), self.rules.propositions, data.meta.itemsize, ranges)
 
     def _truth(self, part: ValuesPart) -> int:
-        """Bound the bytes of the truth of the rules on the rows of a part."""
+        """Bound the memory in bytes of the truth of the rules on the rows of a part."""
         return truth_bytes(part.rows[1] - part.rows[0], self.rules.propositions.size, *self.rules.weights.shape)
 
     @cached_property

@@ -64,9 +64,9 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
     a : float > 1, default=2.0
         Base of the penalty: a rule of k propositions has penalty ``a ** k``. Larger values give shorter rules.
     C : float > 0 or {"auto"}, default='auto'
-        Inverse regularisation strength: larger values fit the training data more closely. As in scikit-learn's ``SVC``. ``"auto"``: 10 for
-        two classes; 10 per class otherwise, at most 50, because the one-vs-rest models share one norm over rules. The value used is stored
-        in ``C_``.
+        Inverse regularisation strength: larger values fit the training data more closely. It has the scale of scikit-learn's ``SVC``.
+        ``"auto"``: 10 for two classes; 10 per class otherwise, at most 50, because the one-vs-rest models share one norm over rules. The
+        value used is stored in ``C_``.
     n_thresholds : int >= 1 and <= 1000, default=9
         Number of thresholds of a numeric column, at quantiles of the training rows.
     refine_cuts : bool, default=True
@@ -83,8 +83,8 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
     max_rules : int >= 1, default=1000
         Largest number of conjunctions in the active set.
     max_visits : int >= 1, default=2000000
-        Largest number of conjunctions that the search for the certificate visits. If it needs more, the certificate holds up to a length of
-        rules, which it reports.
+        Largest number of conjunctions that the search for the certificate visits. If the search needs more, the certificate holds only up
+        to a length of rules, which the certificate states.
     rest : float > 0 or None, default=0.001
         Stop when the rules of a round lower the objective by less than this fraction. ``None``: continue until the certificate holds.
     add : int >= 1, default=30
@@ -129,8 +129,8 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
     coef_, intercept_
         ``(n_machines, n_rules)`` weights in the order of ``rules_``, and ``(n_machines,)``.
     objective_, dual_gap_
-        Primal value of the active set's problem, before thresholds moved and rules were dropped; and ``certificate_["gap"]``, NaN if
-        nothing beyond the active set could be certified.
+        Primal value of the active set's problem, before thresholds moved and rules were dropped; and ``certificate_["gap"]``, which is NaN
+        if nothing beyond the active set could be certified.
     tasks_
         Task names; ``None`` without tasks.
     n_iter_, converged_, stop_reason_, history_

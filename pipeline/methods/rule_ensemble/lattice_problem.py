@@ -25,8 +25,8 @@ FIRST_DEPTH = 2  # length of conjunctions at which a search over all of them beg
 
 
 def conditions_looked_at(config: RuleConfig, hull: int) -> int:
-    """Return the number of propositions that may extend the conjunctions of a hull in a frontier search, so that it visits about
-    ``max_visits``.
+    """Return the number of propositions that may extend the conjunctions of a hull in a frontier search, so that the search visits about
+    ``max_visits`` conjunctions.
     """
     return max(max(config.max_visits, LEAST_VISITS) // max(hull, 1), config.add)
 

@@ -178,14 +178,14 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         return {"rules": rule_table(model)}
 
     def follow_path(self, problem: RulesProblem, before: RulesProblem | None) -> None:
-        """Reuse the propositions, and skip the refinement along the path."""
+        """Reuse the propositions of the previous fit, and skip the refinement along the path."""
         problem.fits = ()
         if before is not None:
             problem.take_over(before)
 
     def restart(self, problem: RulesProblem, fresh: RuleState, before: RulesProblem, last: RuleState) -> RuleState:
-        """Return the state with the conjunctions of the previous fit that have non-zero weight. Its whole active set is not used, because
-        an active set only grows.
+        """Return the state with the conjunctions of the previous fit that have non-zero weight. The whole active set of that fit is not
+        used, because an active set only grows.
         """
         return problem.continued(fresh, last)
 
@@ -201,9 +201,10 @@ def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[RuleTask]:
 
 
 def task_similarity(kernel: Sequence[Sequence[float]] | None, n_tasks: int, has_tasks: bool) -> np.ndarray:
-    """Return the similarity of the tasks; without one, the identity.
+    """Return the similarity of the tasks; if none is given, the identity.
 
-    Raises ValueError if it is not a positive semi-definite matrix of the tasks with a positive diagonal, or if the fit has no tasks.
+    Raises ValueError if the similarity is not a positive semi-definite matrix of the tasks with a positive diagonal, or if the fit has no
+    tasks.
     """
     if kernel is not None and not has_tasks:
         raise ValueError("task_kernel needs tasks, and this fit has none")

@@ -111,7 +111,7 @@ class RuleModel(Model):
         return of_tasks(self, values, store_tasks(data) if task is None and self.tasks is not None else task)
 
     def contributions(self, read: Callable[[np.ndarray], np.ndarray], names: Sequence[str] | None, of: int) -> list[Part]:
-        """Return the satisfied rules, each with its weight; nothing with tasks."""
+        """Return the satisfied rules, each with its weight; with tasks, an empty list."""
         if self.tasks is not None:
             return []
         holds = rule_matrix(self, read(self.columns) if len(self.columns) else np.zeros((1, 0)), 1)[0]

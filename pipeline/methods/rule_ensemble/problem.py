@@ -66,7 +66,7 @@ class SelectedRules:
         return positions.tolist(), self.weights[positions]
 
     def columns_above(self, share: float) -> np.ndarray:
-        """Return the indices of the features that occur in these rules, ascending."""
+        """Return the indices of the features that occur in rules with a weight above a share of the largest weight, ascending."""
         items = self.items()
         return np.unique(self.propositions.column[sorted({j for r in self.above(share)[0] for j in items[r]})])
 

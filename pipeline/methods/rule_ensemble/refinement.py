@@ -89,7 +89,9 @@ def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.nda
 
 
 def refit_rules(rules: SelectedRules, lattice: Lattice, config: RuleConfig) -> SelectedRules:
-    """Return the rules with refitted weights, without small weights; unchanged if neither refit nor moved thresholds are enabled."""
+    """Return the rules with refitted weights, without rules of small weight; unchanged if neither refitting nor moving thresholds is
+    enabled.
+    """
     if not config.refit and not config.refine_cuts:
         return rules
     warm = (np.asarray(rules.weights @ np.linalg.pinv(lattice.root).T, np.float64), rules.bias)
@@ -122,7 +124,7 @@ def is_better(old: SelectedRules, new: SelectedRules, tol: float) -> bool:
 
 
 MAX_PROPOSITIONS, MAX_ROWS = 30, 1000
-"""The thesis' certificate is also computed up to this number of propositions and rows; beyond it is too large to be useful."""
+"""The thesis' certificate is also computed up to this number of propositions and rows; for larger problems it is too large to be useful."""
 
 
 def build_rule_model(problem: RulesProblem, state: RuleState, resources: Resources) -> RuleModel:

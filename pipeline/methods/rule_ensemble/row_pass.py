@@ -99,7 +99,7 @@ def load_bits(part: BitsPart) -> Words:
 
 @dataclass(frozen=True)
 class HullPart:
-    """Conjunctions of a hull on the rows of a block, by name."""
+    """Reference to the conjunctions of a hull on the rows of a block."""
 
     bits: BitsPart
     token: str  # digest of the hull
@@ -338,11 +338,11 @@ def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
 
 
 class StepBytes(NamedTuple):
-    """Bytes of the steps of a pass.
+    """Memory in bytes of the steps of a pass.
 
-    * ``task``: bytes of a task, without computing its bits.
-    * ``result``: bytes of a result.
-    * ``merging``: bytes of merging results that are not added.
+    * ``task``: memory of a task, without that for computing its bits.
+    * ``result``: size of a result.
+    * ``merging``: memory for merging results that are not added.
     """
 
     task: int
@@ -351,69 +351,77 @@ class StepBytes(NamedTuple):
 
 
 def bits_bytes(bits: int, rows: int, used: int, machines: int) -> int:
-    """Bound the bytes of computing the bits of a block: the bits, raw values of some columns as read and dense, unpacked propositions."""
+    """Bound the memory in bytes for computing the bits of a block: the bits, raw values of some columns as read and dense, and unpacked
+    propositions.
+    """
     return bits + 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 2 * MAX_UNPACKED_BYTES + machines * 48 * used
 
 
 def reading_bytes(part: BitsPart) -> int:
-    """Bound the bytes of computing the bits of a block."""
+    """Bound the memory in bytes for computing the bits of a block."""
     return bits_bytes(part.nbytes, part.rows[1] - part.rows[0], part.n, len(part.spans))
 
 
 def hull_bytes(size: int, rows: int, machines: int) -> int:
-    """Bound the bytes of a hull's conjunctions on the rows of a block: as bits, unpacked, row by row for every model, and merged."""
+    """Bound the memory in bytes of a hull's conjunctions on a block's rows: as bits, unpacked, row by row for every model, and merged."""
     return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
 
 
 def truth_bytes(rows: int, p: int, rules: int, machines: int) -> int:
-    """Bound the bytes of the truth of propositions and rules on the rows of a block, with values as read and some of it as numbers."""
+    """Bound the memory in bytes of the truth of propositions and rules on the rows of a block, with values as read and some of the truth as
+    numbers.
+    """
     return 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 6 * MAX_UNPACKED_BYTES + rows * (p // 4 + 3 * rules + 120 * machines + 64)
 
 
 def signed_bytes(p: int, rows: Sequence[int]) -> int:
-    """Bound the bytes of p propositions on a block's rows with multipliers, in the order of a search."""
+    """Bound the memory in bytes of p propositions on a block's rows with multipliers, in the order of a search."""
     words = sum(-(-n // 64) + 4 for n in rows)
     return 8 * (p + 64) * words
 
 
 def sums_step(p: int, n: int) -> StepBytes:
-    """Return the bytes of a step that sums a weight over n rows for p propositions."""
+    """Return the memory in bytes of a step that sums a weight over n rows for p propositions."""
     return StepBytes(8 * n + 2 * MAX_UNPACKED_BYTES, 8 * p)
 
 
 def numbers_step(truth: int, numbers: int, more: int = 0) -> StepBytes:
-    """Return the bytes of a step that concatenates numbers of all rows, from the truth of rules; ``more`` bytes are shared."""
+    """Return the memory in bytes of a step that computes numbers of all rows from the truth of rules and concatenates them. ``more`` is the
+    size of shared data in bytes.
+    """
     return StepBytes(truth + more, 8 * numbers, 16 * numbers)
 
 
 def supports_step(truth: int, rules: int) -> StepBytes:
-    """Return the bytes of a step that counts the rows of ``rules`` rules, from their truth."""
+    """Return the memory in bytes of a step that counts the rows that satisfy each of ``rules`` rules."""
     return StepBytes(truth, 8 * rules + 64)
 
 
 def merge_step(hull: int, total: int) -> StepBytes:
-    """Return the bytes of a step that finds identical rows of all tasks, with a ``hull`` on the rows of a block."""
+    """Return the memory in bytes of a step that finds identical rows of all tasks; ``hull`` is the size in bytes of the hull on a block's
+    rows.
+    """
     return StepBytes(hull, 8 * total + 4096, 32 * total + 8192)
 
 
 def gathered_step(hull: int, nbytes: int) -> StepBytes:
-    """Return the bytes of a step that gathers the rows of a hull, ``nbytes`` in all."""
+    """Return the memory in bytes of a step that gathers the rows of a hull, which take ``nbytes`` bytes."""
     return StepBytes(hull, nbytes + 4096, 2 * nbytes + 8192)
 
 
 def hull_step(hull: int, size: int, joined: int, added: int, shared: int, fan_in: int) -> StepBytes:
-    """Return the bytes of a step that computes requests about a hull of ``size`` conjunctions: concatenated and added results, and
-    ``shared`` bytes of requests.
+    """Return the memory in bytes of a step that computes requests about a hull of ``size`` conjunctions. ``joined``, ``added`` and
+    ``shared`` are the bytes of concatenated results, of added results, and of the requests.
     """
     task = hull + added + 16 * (size + 1) ** 2 + joined + 2 * shared
     return StepBytes(task, joined + added, 2 * joined + (fan_in + 1) * added)
 
 
 def candidates_step(signed: int, candidates: int, sums: int) -> StepBytes:
-    """Return the bytes of a step that sums over candidates, on rows with multipliers in the order of a search."""
+    """Return the memory in bytes of a step that sums over candidates, on rows with multipliers in the order of a search."""
     return StepBytes(signed + 2 * candidates + sums, sums)
 
 
 def pairs_step(pairs: int) -> StepBytes:
-    """Return the bytes of a step that compares ``pairs`` pairs of propositions."""
+    """Return the memory in bytes of a step that compares ``pairs`` pairs of propositions."""
     return StepBytes(pairs, pairs)

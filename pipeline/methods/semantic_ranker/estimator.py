@@ -46,8 +46,8 @@ class SemanticKernelRanker(SpectralEstimator):
     distances divided by the mean over all pairs, so that the unit of the features does not matter. S has the positive entries of K, scaled
     so that columns sum to 1.
 
-    A fit ranks one query, in one process. With ``queries`` it ranks many, as parallel tasks; each has the same result, to the last bit, as
-    a fit of it alone.
+    A fit ranks one query, in one process. With ``queries``, a fit ranks many queries as parallel tasks; the result of each query is
+    bit-identical to a fit of that query alone.
 
     Parameters
     ----------
@@ -95,12 +95,13 @@ class SemanticKernelRanker(SpectralEstimator):
     Attributes
     ----------
     scores_, prior_
-        ``(n_samples,)`` scores that sum to 1, and ``(n_samples,)`` prior :math:`\pi`; with many queries, one entry per row of their table.
+        ``(n_samples,)`` scores that sum to 1, and ``(n_samples,)`` prior :math:`\pi`; with many queries, one entry per row of the table of
+        queries.
     queries_
         Names of the queries, if there are many.
     pairs_, dual_coef_
         ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 if a distance is within its
-        bound. With many queries, their pairs follow each other, numbered within each query.
+        bound. With many queries, the pairs are listed query by query, with images numbered within each query.
     objective_, dual_gap_
         Objective of the kernel, and its certified distance to the optimum; ``(n_queries,)`` each with many queries.
     n_iter_, converged_, stop_reason_, history_
@@ -184,14 +185,14 @@ class SemanticKernelRanker(SpectralEstimator):
         prior
             ``(n_samples,)`` non-negative numbers, such as scores of a text search. Default: the weights of a store's rows, else uniform.
         queries
-            Table of many queries: rows ``(query, row of X)``, or all of them ``(query, row of X, prior)``. Default: all images belong to
-            one query.
+            Table of many queries, with rows ``(query, row of X)`` or, if every row has a prior, ``(query, row of X, prior)``. Default: all
+            images belong to one query.
 
         Raises
         ------
         ValueError
-            Parameter out of range, non-finite data, fewer than two images, tags that are not one entry per image or are the same for all,
-            images without tags (the message names their rows), or a prior with a negative entry.
+            Parameter out of range, non-finite data, fewer than two images, tags that do not have one entry per image or are the same for
+            all images, images without tags (the message names their rows), or a prior with a negative entry.
         """
         data, _ = self._data(X)
         if tags is None:
@@ -249,8 +250,9 @@ class SemanticKernelRanker(SpectralEstimator):
     def kernel_block(self, rows: object = None, cols: object = None) -> np.ndarray:
         """Return a block of the kernel.
 
-        ``rows`` and ``cols`` are integers, a slice, or ``None`` for all training images; the block then has the entries of K. If either has
-        ``(m, n_features)`` visual features of any images, the block has the entries of the warped Gaussian kernel, for both sides.
+        ``rows`` and ``cols`` are integers, a slice, or ``None`` for all training images; the block then has the entries of K. If ``rows``
+        or ``cols`` are visual features ``(m, n_features)``, of any images, all entries of the block are those of the warped Gaussian
+        kernel.
         """
         self._one_query("kernel_block")
         if _are_row_numbers(rows) and _are_row_numbers(cols):
@@ -326,7 +328,7 @@ class VisualRank(Estimator):
         Largest number of matrix products; a warning reports if it ends the fit. Default: as many as ``tol`` can require, so that the
         iteration always converges.
     cluster : str or None, default=None
-        Where passes over a store run that do not fit in the memory of this process. Passes over an array are not distributed.
+        Where passes over a store run, if the store does not fit in the memory of this process. Passes over an array are not distributed.
     random_state : int, RandomState or None, default=None
         Not used; the method is deterministic.
     verbose : int, default=0

@@ -1,5 +1,5 @@
-"""Rankings as methods: of images by a kernel learnt from visual features and tags, for one or many queries; and of rows by a given
-similarity.
+"""Two ranking methods: one ranks images by a kernel learnt from visual features and tags, for one or many queries; the other ranks rows by
+a similarity that is passed in.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ PRODUCTS_PER_STEP = 16  # in this process; a pass is a step
 
 
 class Ranker(Method[RankerConfig, Any, Any, Any]):
-    """Rankings of images by a random walk on a kernel learnt from visual features and tags, for one query, or for many as tasks."""
+    """Rankings of images by a random walk on a kernel learnt from visual features and tags. A single query is ranked in this process; many
+    queries are ranked in tasks.
+    """
 
     name = "semantic-ranker"
     config = RankerConfig
@@ -73,8 +75,8 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
     def tables(
         self, model: Any, names: Sequence[str] | None = None, fit: tuple[RankerProblem | QueriesProblem, Any] | None = None
     ) -> Tables:
-        """Return the top images, and the precision if relevant images are known; for one query also the spectrum, for many the
-        certificates.
+        """Return the top images; also the precision if relevant images are known, the spectrum for a single query, and the certificates for
+        many queries.
         """
         return {} if fit is None else fit[0].tables(model)
 
@@ -89,12 +91,12 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
     programs = "methods.semantic_ranker.walk_pass"
 
     def read_inputs(self, config: VisualRankConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[VisualRankConfig, WalkInputs]:
-        """Return the parameters, the similarity, and its prior."""
+        """Return the parameters, the similarity, and the prior of the walk."""
         return config, WalkInputs.read(resources.data, extra.get("prior"))
 
     def problem(self, config: VisualRankConfig, inputs: WalkInputs, resources: Resources) -> WalkProblem:
-        """Return the problem of a fit. Raises MemoryBoundExceeded if the vectors, or the system of ``solver='exact'``, exceed the driver's
-        memory.
+        """Return the problem of a fit. Raises MemoryBoundExceeded if the vectors, or the linear system of ``solver='exact'``, exceed the
+        driver's memory.
         """
         is_exact = config.solver == "exact"
         in_memory = is_exact or total_bytes(walk_items(inputs.data, in_memory=True)) <= resources.driver_memory
@@ -103,11 +105,11 @@ class VisualRank(Method[VisualRankConfig, WalkProblem, WalkState, RankingModel])
         return problem
 
     def init(self, problem: WalkProblem, resources: Resources) -> WalkState:
-        """Return the initial state: the prior, and whether the diagonal is kept."""
+        """Return the initial state: the prior, and whether the diagonal of the similarity is kept."""
         return WalkState(0, problem.inputs.prior, 0, np.inf, problem.keeps_diagonal(resources))
 
     def step(self, problem: WalkProblem, state: WalkState, resources: Resources) -> Step[WalkState]:
-        """Compute some products, or solve the system exactly."""
+        """Compute some matrix-vector products of the power iteration, or solve the linear system exactly."""
         config, prior, r, change, done, stop = problem.config, problem.inputs.prior, state.scores, state.change, state.products, None
         walk = problem.stochastic(state, resources) if problem.in_memory else None
         product = walk.product if walk else lambda v: walk_product(problem.inputs.data, resources, v, state.keeps_diagonal)

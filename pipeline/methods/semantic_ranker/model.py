@@ -1,4 +1,4 @@
-"""Rankings of rows of a store, which predict: the ranking of one query (also for unseen images), of many queries, or by a given similarity.
+"""Fitted rankings of the rows of a store: for one query (also for unseen images), for many queries, or by a given similarity.
 
 The models are plain records, saved without pickle.
 """
@@ -72,7 +72,7 @@ class RankerModel(SpectralModel):
     def decision_values(self, data: Blocks, resources: Resources, **rows: Any) -> np.ndarray:
         """Return ``(n, 1)`` scores of a store's images: the fitted scores for the training store, else scores of unseen images.
 
-        Raises ValueError for another number of features.
+        Raises ValueError if the number of features differs from that of the training images.
         """
         if self.is_fitted_on(data):
             return self.predictions()
@@ -82,7 +82,7 @@ class RankerModel(SpectralModel):
         return np.concatenate([unseen.scores(unseen.scale_rows(part)) for part in parts])[:, None]
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return the memory of the rows of a store of unseen images."""
+        """Return the memory that the rows of a store take while they are scored; empty for the training store."""
         return [] if self.is_fitted_on(data) else [("rows of the store, as read", 16 * data.n_rows * data.n_cols)]
 
 

@@ -7,8 +7,9 @@ The kernel agrees with the tags as far as visual neighbours allow:
     \min_{K \succeq 0, \; \mathrm{tr} KK \le B} -\mathrm{tr}(K H K_t H)
     + \frac{C}{2} \sum_{(i,j) \in E} \max(0, K_{ii} + K_{jj} - 2 K_{ij} - d_{ij}^2)^2 \quad (6.2)
 
-with tag vectors T, :math:`K_t = T T'`, and pairs E of visual neighbours with their squared distances. A step is one eigendecomposition of
-the dual ascent that all methods with kernels given by their spectrum share. A random walk on K then gives the scores.
+with tag vectors T, :math:`K_t = T T'`, and pairs E of visual neighbours with their squared distances. The dual ascent
+is shared by all methods that learn a kernel through its spectrum; each step computes one eigendecomposition. A random walk on K then gives
+the scores.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class RankerProblem:
         return {**held, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
 
     def init(self, resources: Resources) -> SpectralState:
-        """Return the initial state, in which the distances have no weight."""
+        """Return the initial state, in which the dual variables of all pairs of neighbours are zero."""
         return begin_ascent(self.spectral, np.zeros(len(self.images.pairs)))
 
     def step(self, state: SpectralState, resources: Resources) -> Step[SpectralState]:

@@ -51,8 +51,8 @@ class QueryTable:
 
 
 def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> QueryTable:
-    """Return the queries of a table with rows ``(query, row)`` or ``(query, row, prior)``; all rows have the same form. Without priors in
-    the table, ``prior`` ``(n,)`` has the prior of the rows.
+    """Return the queries of a table with rows ``(query, row)`` or ``(query, row, prior)``; all rows have the same form. If the
+    table has no priors, ``prior`` ``(n,)`` gives the prior of every row.
 
     Raises DataError for an invalid line (by its number), a row that occurs twice in a query, a query with one image, and an invalid prior.
     """
@@ -133,7 +133,7 @@ class Query:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are sent."""
+        """Number of bytes sent to the task."""
         return carried_bytes(self.vectors)
 
 
@@ -151,7 +151,7 @@ class QueryTask:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the images read, in float64."""
+        """Memory in bytes of the images that the task reads, in float64."""
         return 8 * self.width * sum(len(query.rows) for query in self.queries)
 
 

@@ -1,4 +1,6 @@
-"""Ranking of the images of one query: visual features, tags, the problem of the kernel, and the random walk on it."""
+"""Ranking of the images of one query: visual features, tags, the optimisation problem that learns the kernel, and the random walk on the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ class Images:
 def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: UserData) -> Images:
     """Return the images of a data set with their tags.
 
-    Raises ValueError for fewer than two images, tags that are not one entry per image or are the same for all, and images without tags
-    unless ``untagged`` allows them.
+    Raises ValueError if there are fewer than two images, if ``tags`` does not have one entry per image, if all images have the same tags,
+    or if an image has no tag and ``untagged`` does not allow this.
     """
     n = data.n_rows
     if n < 2:
@@ -64,7 +66,8 @@ def compare_images(config: RankerConfig, rows: Matrix, vectors: sp.csr_array, n_
 
 
 def read_tags(config: RankerConfig, tags: UserData, n: int, numbers: np.ndarray | None = None) -> tuple[sp.csr_array, int]:
-    """Return tag vectors ``(n, V)``, and the number of images without a tag. Messages name images by ``numbers`` ``(n,)``, their rows.
+    """Return tag vectors ``(n, V)``, and the number of images without a tag. Messages refer to images by ``numbers`` ``(n,)``, their row
+    numbers.
 
     Raises ValueError if there is not one entry for each image, for an image without a tag if ``untagged`` rejects them, and for tags that
     are the same for all images.
@@ -113,7 +116,7 @@ def pair_squares(rows: Matrix, pairs: np.ndarray) -> np.ndarray:
 
 
 def stored_images(rows: Matrix, data: BlockStore | MemoryBlocks) -> dict[str, np.ndarray]:
-    """Return ``(n, d)`` images and the scaling of unseen images, as arrays of a model."""
+    """Return the images ``(n, d)``, and the scaling for unseen images, as arrays that a model stores."""
     scale = scale_of(data, np.arange(data.n_cols))
     arrays = {"scale_factor": scale.factor, "scale_shift": scale.shift}
     if sp.issparse(rows):
@@ -156,7 +159,9 @@ def centred_basis(rows: Matrix, config: RankerConfig) -> np.ndarray:
 
 
 def walk_on_kernel(config: RankerConfig, kernel: Evaluation, prior: np.ndarray, *, in_memory: bool = True) -> Scores:
-    """Return the scores of images by the walk on a kernel. ``in_memory`` forms the matrix; without it, results are bit-identical."""
+    """Return the scores of images by the walk on a kernel. ``in_memory``: form the kernel matrix; the scores are bit-identical if it is
+    not formed.
+    """
     factor = kernel.part.vectors * np.sqrt(kernel.spectrum)
     return walk_scores(walk_on_factor(factor, config.diagonal, in_memory=in_memory), prior, config.damping, config.walk_tol)
 

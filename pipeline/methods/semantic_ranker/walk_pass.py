@@ -40,8 +40,8 @@ def _read_stripe(ref: Ref) -> Matrix:
 
 
 def walk_chunk(task: Task, r: Shared, keeps_diagonal: bool) -> np.ndarray:
-    """Return the contribution of some stripes to S r, ``(n + 1,)``. The last entry is the share of columns without weight, which are
-    uniform.
+    """Return the contribution of some stripes to S r, ``(n + 1,)``. The last entry is the sum of r over columns without positive entries,
+    which S treats as uniform.
     """
     vector = resolve(r)
     out = np.zeros(len(vector) + 1)
@@ -57,7 +57,7 @@ def walk_chunk(task: Task, r: Shared, keeps_diagonal: bool) -> np.ndarray:
 
 
 def stochastic_chunk(task: Task) -> bool:
-    """Return whether all columns of some stripes sum to 1, in single precision, and have no negative entry."""
+    """Return whether all columns of some stripes are non-negative and sum to 1, up to rounding in single precision."""
     for ref in task:
         block = _read_stripe(ref)
         sums = np.asarray(block.sum(axis=0, dtype=np.float64)).ravel()
@@ -71,7 +71,7 @@ def _step_bytes(task: Task, n: int) -> int:
 
 
 def walk_plan(data: BlockStore | MemoryBlocks, r: Shared, keeps_diagonal: bool) -> Plan[np.ndarray]:
-    """Return the pass of one product."""
+    """Return the pass that computes one product ``S r``."""
     n = data.n_rows
     program = BlockProgram("walk-product", walk_chunk, add_parts, lambda task: _step_bytes(task, n), 8 * (n + 1))
     return plan(program, column_tasks(data), r, keeps_diagonal)

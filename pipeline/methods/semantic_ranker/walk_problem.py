@@ -74,7 +74,7 @@ class WalkProblem:
 
     @property
     def most(self) -> int:
-        """Largest number of products."""
+        """Largest number of products of S with a vector."""
         config = self.config
         return min(max_walk_steps(config.damping, config.tol), config.max_iter or np.iinfo(np.int64).max)
 
@@ -100,14 +100,16 @@ class WalkProblem:
         return (*walk_items(self.inputs.data, in_memory=self.in_memory), *system)
 
     def keeps_diagonal(self, resources: Resources) -> bool:
-        """Return whether a row counts as similar to itself. With ``"auto"`` it does if the matrix has the form of S already."""
+        """Return whether the diagonal of the similarity is kept, so that a row counts as similar to itself. ``"auto"`` keeps it if the
+        columns are already non-negative and sum to 1.
+        """
         if self.config.diagonal != "auto":
             return self.config.diagonal == "keep"
         data = self.inputs.data
         return bool(is_stochastic(_matrix(data)) if self.in_memory else is_stochastic_store(data, resources))
 
     def stochastic(self, state: WalkState, resources: Resources) -> Walk:
-        """Return S in this process, computed at the first access."""
+        """Return S, which is computed at the first call and kept in the memory of this process."""
         if self._walk is None:
             self._walk = walk_on(_matrix(self.inputs.data), "keep" if state.keeps_diagonal else "zero")
         return self._walk

@@ -1,8 +1,8 @@
 """The thesis' searches for a shared subspace, in coordinates of the pooled feature space: mirror descent, and alternation (MTSFL).
 
-Both use factors of the Gram matrices, computed once by an eigendecomposition of every kernel. Their SVMs are independent tasks. At the end,
-one solve converts their point W into couplings and coefficients of :mod:`gramplane.pipeline.methods.shared_subspace_mkl.problem`; this
-cannot make the point worse.
+Both use factors of the Gram matrices, computed once by an eigendecomposition of every kernel. In each step, the SVMs of the
+tasks are independent of one another. At the end, one solve converts the best point W into couplings and coefficients of
+:mod:`gramplane.pipeline.methods.shared_subspace_mkl.problem`; this cannot make the point worse.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .problem import SubspaceProblem, SubspaceState
 
 
 class FactoredProblem(SubspaceProblem):
-    """Base of both searches: factors, and a step from matrices ``Q_j`` to SVMs, bounds and parts W."""
+    """Base class of both searches: computes the factors of the kernels, and from matrices ``Q_j`` the SVMs, bounds and parts W."""
 
     _factors: list[np.ndarray] | None = None
 
@@ -51,8 +51,8 @@ class FactoredProblem(SubspaceProblem):
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits), G, W, seconds
 
     def finish(self, state: SubspaceState, grams: Grams) -> SubspaceState:
-        """Return the state with its reason to stop, if any. With a reason, the state also has the best point as couplings and their joint
-        SVM.
+        """Return the state with its reason to stop, if any. If there is one, the state also contains the couplings of the best point and
+        the joint SVM at these couplings.
         """
         state = super().finish(state, grams)
         if state.stop is None:
@@ -64,7 +64,9 @@ class FactoredProblem(SubspaceProblem):
 
 
 class MirrorProblem(FactoredProblem):
-    """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis), bounded by the step-weighted mean of the SVMs."""
+    """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis). The dual value of the mean of the SVMs, weighted by
+    step length, is a lower bound of the optimum.
+    """
 
     def first_state(self, grams: Grams) -> SubspaceState:
         """Return the initial state, before the first SVM is solved."""
@@ -91,7 +93,7 @@ class AlternatingProblem(FactoredProblem):
 
     @property
     def mix(self) -> np.ndarray:
-        """Weights ``(1, k)`` of the one kernel of the search, which is the average."""
+        """Weights ``(1, k)`` that average all kernels into the single kernel of the search."""
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:

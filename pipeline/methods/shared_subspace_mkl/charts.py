@@ -1,4 +1,4 @@
-"""Charts of a subspace that tasks share in reports: the couplings of tasks."""
+"""Report charts of the subspace that tasks share: the couplings between tasks."""
 
 from __future__ import annotations
 

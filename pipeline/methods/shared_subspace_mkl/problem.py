@@ -1,12 +1,12 @@
 """Multiple kernel learning with a subspace that tasks share (MK-MTSFL): the search for couplings of tasks.
 
-Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.shared_subspace` and docs/theory/shared_subspace_mkl.md.
-One step solves the joint SVM of all tasks at the couplings ``D_j``. Primal and dual values bound the optimum, and the next couplings follow
-from the forms of pairs of tasks. Long steps are not monotone, so the best point is kept. When neither bound has moved for some steps, the
-search returns to that point and takes the steps of the alternation, which descend. A search that has not ended after a number of steps
-continues by the interior-point path (:mod:`gramplane.kernels.tasks.subspace_interior`), if the number of rows allows its systems. ``tol``
-only ends the search: its course does not depend on ``tol``, so that a smaller value continues where a larger one would have ended, and is
-never worse. The thesis' searches, in coordinates of the pooled feature space, are in
+Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.shared_subspace` and docs/theory/shared_subspace_mkl.md. One step
+solves the joint SVM of all tasks at the couplings ``D_j``. Primal and dual values bound the optimum, and the next couplings follow from the
+quadratic forms of pairs of tasks. Long steps may increase the objective, so the best point is kept. When neither bound has improved for
+some steps, the search returns to the best point and takes the steps of the alternation, which always decrease the objective. After a number
+of steps, the search switches to an interior-point path (:mod:`gramplane.kernels.tasks.subspace_interior`), unless there are too many rows
+for its linear systems. ``tol`` only decides when the search ends, not which points it visits. A smaller ``tol`` therefore continues where a
+larger one would have ended, and is never worse. The thesis' searches, in coordinates of the pooled feature space, are in
 :mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines`.
 """
 
@@ -40,18 +40,20 @@ MAX_SYSTEM_ROWS = 4000  # rows beyond which a system of the interior path, cubic
 
 
 def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
-    """Return whether the linear system of a step (some matrices of all rows) fits in the driver together with the matrices of the SVM."""
+    """Return whether there are few enough rows for the interior-point path, and its linear system fits in the driver's memory together with
+    the matrices of the SVM.
+    """
     return n <= MAX_SYSTEM_ROWS and interior_bytes(n, k, n_tasks) <= MATRIX_SHARE * driver_memory
 
 
 def interior_bytes(n: int, k: int, n_tasks: int) -> int:
-    """Return the bytes of the linear system of a step."""
+    """Return the memory in bytes of the linear system of an interior-point step."""
     return 8 * (6 * n**2 + 5 * k * n * n_tasks)
 
 
 @dataclass(frozen=True)
 class PathMatrices:
-    """Passes over the matrices of a search."""
+    """Passes over the Gram matrices for the interior-point path."""
 
     grams: Grams
     codes: np.ndarray  # (n,) tasks of the rows
@@ -59,7 +61,7 @@ class PathMatrices:
     task_forms: Callable[[np.ndarray], np.ndarray]
 
     def forms(self, beta: np.ndarray) -> np.ndarray:
-        """Return the forms of pairs of tasks, ``(k, T, T)``."""
+        """Return the quadratic forms of pairs of tasks, ``(k, T, T)``."""
         return self.task_forms(beta)
 
     def products(self, beta: np.ndarray) -> np.ndarray:
@@ -186,8 +188,8 @@ class SubspaceProblem(PooledTasks):
         return self._choose_next(state, forms), seconds
 
     def _interior_step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        """Return the state after a step of the interior-point path, and the time of its linear system in seconds. If no step is possible,
-        the search continues.
+        """Return the state after a step of the interior-point path, and the time of its linear system in seconds. If the path cannot take a
+        step, the search continues without it from the best couplings.
         """
         matrices = PathMatrices(grams, self.codes, self.n_tasks, partial(self.forms, grams=grams))
         path = InteriorPath(self.dual, self.n_tasks, self.config.q, matrices)
@@ -212,10 +214,10 @@ class SubspaceProblem(PooledTasks):
         return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
     def _mix_machines(self, state: SubspaceState, forms: np.ndarray, joint: np.ndarray | None = None) -> SubspaceState:
-        """Return the state with the best dual value between the latest SVM and the best mean of earlier SVMs, if there are any. ``joint``
-        holds the forms of their sum.
+        """Return the state with the best dual value on the line between the latest SVM and the best mean of earlier SVMs, if there are any.
+        ``joint`` holds the quadratic forms of the sum of the latest SVM and this mean.
 
-        With losses without curvature, the SVMs jump between corners of the box. A mean helps because the dual value is concave.
+        If the loss has no curvature, successive SVMs jump between corners of the box. A mean helps because the dual value is concave.
         """
         if joint is None:
             return replace(state, average=state.beta, average_forms=forms)
@@ -238,11 +240,11 @@ class SubspaceProblem(PooledTasks):
         return solution, time.perf_counter() - began
 
     def forms(self, beta: np.ndarray, grams: Grams) -> np.ndarray:
-        """Return the forms A of coefficients, ``(m, T, T)``."""
+        """Return the quadratic forms A of coefficients, ``(m, T, T)``."""
         return self.several_forms([beta], grams)[0]
 
     def several_forms(self, vectors: Sequence[np.ndarray], grams: Grams) -> list[np.ndarray]:
-        """Return the forms of several coefficients from one pass."""
+        """Return the quadratic forms of several vectors of coefficients from one pass."""
         return [np.einsum("mk,kst->mst", self.mix, forms) for forms in grams.task_forms(np.stack(vectors), self.codes, self.n_tasks)]
 
     def solve(self, gram: Gram, state: SubspaceState) -> DualSolution:

@@ -32,7 +32,8 @@ from .view_pass import block_extremes, block_shares
 
 EQUAL_FACTORS = 1e-4
 """Relative range of row factors below which a positive semi-definite matrix remains so. With ``d = c + e``, the smallest eigenvalue of ``(D
-K + K D) / 2`` is at least ``-||E K E|| / (4 c)``. This is below the rounding of entries in single precision.
+K + K D) / 2`` is at least ``-||E K E|| / (4 c)``. For factors in this range, the bound is smaller in
+size than the rounding of entries in single precision.
 """
 
 
@@ -90,10 +91,10 @@ class PlacedTile:
 
 
 class Survey(NamedTuple):
-    """Results of a survey of some blocks.
+    """Largest entries, and entries at requested positions, of some blocks.
 
     * ``extremes``: largest entries and largest absolute entries ``(2, k, users)``, by range of users.
-    * ``entries``: entries at positions, ``(k, m)``, each with the number of its first position.
+    * ``entries``: entries at consecutive positions, ``(k, m)``, each array with the index of its first position.
     """
 
     extremes: Spans
@@ -177,8 +178,10 @@ def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared)
 
 
 def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
-    """Return the contributions of some stripes to products ``(a, c, n)``. For a linear view over its ``columns`` (None: all) the product is
-    ``Z Z' v``. For a sparse view, given by the number of its first column, it is ``S v``.
+    """Return the contributions of some stripes to products ``(a, c, n)``.
+
+    An integer in ``columns`` is the first column of a sparse view S, whose product is ``S v``. Any other entry lists the columns Z of a
+    linear view (None: all), whose product is ``Z Z' v``.
     """
     v = resolve(vectors)
     out = np.zeros(v.shape)
@@ -238,8 +241,8 @@ class BlockViews:
         return out
 
     def survey(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the largest entry and the largest absolute entry of every row of every matrix, ``(k, n)`` each, and the entries at
-        positions ``(2, m)`` of rows and columns, ``(k, m)``, in one pass.
+        """Return three results of one pass: the largest entry of every row of every matrix ``(k, n)``, the largest absolute entry ``(k,
+        n)``, and the entries ``(k, m)`` at the positions ``places`` ``(2, m)`` of rows and columns.
         """
         upper = np.stack([places.min(axis=0), places.max(axis=0)]) if places.size else np.zeros((2, 0), np.int64)
         blocks = upper // self.block
@@ -275,10 +278,10 @@ class BlockViews:
         return self.resources.share("factors", factors * self.scale[:, None], len(self.tiles))
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
-        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value, by Lanczos steps for
+        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value. Lanczos steps are taken for
         several views at a time.
 
-        A multiple of a kernel matrix has no negative eigenvalue apart from rounding.
+        A view that is a multiple of a kernel matrix has no negative eigenvalue apart from rounding.
         """
         out = np.zeros(self.k)
         searched = [q for q in range(self.k) if self.given or np.ptp(factors[q]) > EQUAL_FACTORS * factors[q].max()]
@@ -337,7 +340,7 @@ class BlockViews:
         return out
 
     def check_symmetric(self) -> None:
-        """Check that sparse similarities are symmetric: both ways of multiplying a random vector must agree. One pass.
+        """Check in one pass that sparse similarities S are symmetric: ``S r`` and ``S' r`` must agree for a random vector r.
 
         Raises DataError, which names the view.
         """
@@ -376,9 +379,7 @@ def _inverse(root: np.ndarray) -> np.ndarray:
 
 
 def lanczos_views(n: int, k: int, driver_memory: int) -> int:
-    """Return the number of the k views whose smallest eigenvalues are computed at a time, so that their vectors fit in the driver's
-    memory.
-    """
+    """Return how many of the k views may have their smallest eigenvalues computed at the same time within the driver's memory."""
     return int(np.clip(LANCZOS_SHARE * driver_memory // (8 * LANCZOS_STEPS * n), 1, k))
 
 
@@ -409,7 +410,7 @@ def survey_pass(placed: Sequence[PlacedTile], sizes: Sizes, places: int, *broadc
 
 
 def sums_pass(tiles: Sequence[ViewTile], sizes: Sizes, *broadcast: object) -> Plan[Sums]:
-    """Return the pass that computes inner products, row sums and diagonals of all users."""
+    """Return the pass that computes inner products of views, and row sums and diagonals for all users."""
     k, n, block = sizes
     size = 8 * k * k + 16 * k * n + 1024 * (-(-n // block))
     return plan(BlockProgram("view-block-sums", sums_chunk, join_sums, lambda tile: tile_bytes(tile) + size, size), tiles, *broadcast)
@@ -429,13 +430,13 @@ def block_products_pass(tiles: Sequence[ViewTile], size: int, *broadcast: object
 
 
 def symmetry_pass(tasks: Sequence[Task], n: int, k: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return the pass that multiplies k sparse views in both ways."""
+    """Return the pass that multiplies k sparse views S by a vector r, as ``S r`` and ``S' r``."""
     program = BlockProgram("view-symmetry", symmetry_chunk, add_parts, lambda task: product_bytes(task, 2 * k * n), 16 * k * n)
     return plan(program, tasks, n, k, *broadcast)
 
 
 def view_passes(data: Any, specs: Sequence[Any], places: int, driver_memory: int, *, searched: bool) -> Iterator[Plan[Any]]:
-    """Yield the passes of a fit over its views, without running them, with the largest number of vectors of each. ``searched``: the
+    """Yield the passes of a fit over its views without running them, each for the largest number of vectors it may get. ``searched``: the
     smallest eigenvalues are computed.
     """
     k, n, tiles, given = len(specs), data.n_rows, view_tiles(data, specs), is_given_kernel(specs)

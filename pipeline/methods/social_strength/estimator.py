@@ -45,8 +45,8 @@ class SocialStrengthRanker(KernelEstimator):
         ``C`` of scikit-learn is 1 / (C N).
     pair_kernel : {"similarity", "difference", "mlpk", "tensor", "tensor-symmetric"}, default='similarity'
         Kernel between pairs of users. ``"similarity"``: a weighted sum of the views at (u, v) and an offset. ``"difference"``: as in the
-        thesis; it ranks the candidates in the same order for every user. ``"mlpk"``: its square. ``"tensor"``: for directed links.
-        ``"tensor-symmetric"``: for undirected ones.
+        thesis; it ranks the candidates in the same order for every user. ``"mlpk"``: the square of ``"difference"``. ``"tensor"``: for
+        directed links. ``"tensor-symmetric"``: for undirected links.
     weights : {"kta", "uniform"}, default='kta'
         Weights of the views: by alignment with the links (``"kta"``), or equal.
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default='precomputed'
@@ -88,7 +88,7 @@ class SocialStrengthRanker(KernelEstimator):
     kernel_weights_
         ``(n_views,)`` weights that sum to 1.
     alignment_, alignments_
-        Alignment with the links of the weighted sum, and ``(n_views,)`` of every view.
+        Alignment of the weighted sum with the links, and ``(n_views,)`` alignment of every view with the links.
     pairs_, coef_
         ``(m, 2)`` pairs with a coefficient (the import vectors, or all pairs), and ``(m,)`` coefficients a.
     objective_, dual_gap_
@@ -214,10 +214,10 @@ class SocialStrengthRanker(KernelEstimator):
 
     @one_thread()
     def decision_function(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
-        """Return f of pairs of users ``(m, 2)``, ``(m,)``. Positive values predict a link.
+        """Return f of pairs of users ``(m, 2)``, as an array ``(m,)``. Positive values predict a link.
 
-        If the views are kernels over features, a block store of users may replace the pairs. The result has f of all its users, as new
-        users, with all users of the model, ``(n_rows, n_users)``.
+        If the views are kernels over features, ``pairs`` may be a block store of new users instead. The result then has f(x, v) of all new
+        users x and all users v of the model, ``(n_rows, n_users)``.
         """
         check_is_fitted(self, "model_")
         if is_store(pairs):
@@ -228,7 +228,7 @@ class SocialStrengthRanker(KernelEstimator):
         return scoring.pair_scores(self.model_, table.astype(np.int64))
 
     def predict_proba(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
-        """Return the strengths ``1 / (1 + exp(-f))`` of pairs of users ``(m, 2)``, ``(m,)``."""
+        """Return the strengths ``1 / (1 + exp(-f))`` of pairs of users ``(m, 2)``, as an array ``(m,)``."""
         return scoring.tie_strengths(self.decision_function(pairs))
 
     def predict(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
@@ -320,10 +320,11 @@ class SocialStrengthRanker(KernelEstimator):
         Parameters
         ----------
         labels
-            ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (a result above 0.5 predicts 1); or ``(n_users, m)``.
+            ``(n_users,)`` numbers, or ``(n_users, m)`` for m sets of labels; NaN where unknown. With labels 0 and 1, a result above 0.5
+            predicts 1.
         tol, max_iter
-            Stopping tolerance (certified error of the values), and largest number of steps, with a warning. Both are ignored by a model
-            that keeps its matrices, because its linear system is factorised.
+            Stopping tolerance (certified error of the values), and largest number of steps; a warning reports if it ends the computation.
+            Both are ignored by a model that keeps its matrices, because its linear system is factorised.
         """
         n = self._n_users()
         values = np.asarray(in_memory(labels, "labels"), np.float64)

@@ -23,9 +23,10 @@ class Links:
 
 
 def read_links(table: ArrayLike, n: int, target: ArrayLike | sp.spmatrix | sp.sparray | None = None) -> Links:
-    """Return training pairs and links of n users. ``table`` has rows u, v, z ``(m, 3)``; ``target`` ``(n, n)`` holds the links with which
-    views are aligned, by default the links among the pairs. Raises DataError for an invalid pair, by its number, and if all labels are
-    equal.
+    """Return training pairs and links of n users.
+
+    ``table`` has rows u, v, z ``(m, 3)``. ``target`` ``(n, n)`` holds the links with which views are aligned, by default the links among
+    the pairs. Raises DataError if a pair is invalid (the message has its number), or if all labels are equal.
     """
     rows = np.asarray(table, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1:] != (3,) or not len(rows):

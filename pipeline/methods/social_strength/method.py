@@ -43,7 +43,7 @@ from .view_pass import Scaling, ViewGrams
 
 FIRST_ROUND_STEPS = 16
 """Newton steps of the first round; every further round takes twice as many. A round starts from the best certified point of the previous
-one, which may precede its last step, so that many short rounds would make no progress.
+round, which may precede that round's last step. Many short rounds would therefore make no progress.
 """
 
 
@@ -93,7 +93,7 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
         return SocialState(0, *views, np.zeros(0, np.int64), np.zeros(m), float(np.log(2)), np.inf)
 
     def step(self, problem: SocialProblem, state: SocialState, resources: Resources) -> Step[SocialState]:
-        """Compute the weights of the views, or take a round over the pairs."""
+        """Compute the weights of the views, run a round of Newton steps on the pairs, or add an import vector."""
         if not state.iteration:
             new, phase = _weigh_views(problem, state, resources), "weights"
         elif problem.config.n_import is None:
@@ -169,8 +169,8 @@ class Social(Method[SocialConfig, SocialProblem, SocialState, SocialModel]):
     def tables(
         self, model: SocialModel, names: Sequence[str] | None = None, fit: tuple[SocialProblem, SocialState] | None = None
     ) -> Tables:
-        """Return the views by weight; if the fit is given, also the learnt ranking of the training pairs with its baselines, and hit rates
-        among the top m.
+        """Return the views by weight. If the fit is given, also return the learnt ranking of the training pairs with its baselines, and hit
+        rates among the top m.
         """
         names, shares, singles = kernel_names(model), model.theta / model.theta.sum(), model.arrays["singles"]
         order = np.lexsort((np.arange(len(names)), -shares))
@@ -196,7 +196,9 @@ def _weigh_views(problem: SocialProblem, state: SocialState, ctx: Resources) -> 
 
 
 def _view_sums(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
-    """Return the sums of the views, with the sums of the links last, and the factors that convert raw matrices into views."""
+    """Return the alignment sums of the views, with those of the links as the last matrix, and the factors and shifts that convert raw
+    matrices into views.
+    """
     grams, links, normalize = problem.grams(ctx), problem.links, problem.config.normalize
     maxima, sizes = grams.extremes()
     _refuse_empty(sizes, problem.inputs.data)
@@ -208,7 +210,7 @@ def _view_sums(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict
 
 
 def _view_sums_by_blocks(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
-    """Return the same by passes over blocks, and also the entries of the views at the pairs."""
+    """Return the result of :func:`_view_sums`, computed by passes over blocks, and also the entries of the views at the pairs."""
     views, links, m, normalize = problem.views(ctx), problem.links, len(problem.links.z), problem.config.normalize
     if views.given:
         views.check_symmetric()
@@ -259,7 +261,7 @@ def _refuse_empty(sizes: np.ndarray, data: DataSet) -> None:
 
 
 def _with_target(sums: MatrixSums, products: np.ndarray, links: Links) -> MatrixSums:
-    """Return the sums with the sums of the links last. Every user is linked with itself."""
+    """Return the alignment sums of the views with those of the links appended. Every user counts as linked with itself."""
     target, diagonal = links.target, links.known.astype(np.float64)
     rows = np.asarray(target.sum(axis=1)).ravel() + diagonal
     traces = sums.diagonals[:, links.known].sum(axis=1)
@@ -297,7 +299,7 @@ def _add_import(problem: SocialProblem, state: SocialState, ctx: Resources) -> S
 
 
 def _users(problem: SocialProblem) -> dict[str, Any]:
-    """Return the fields of a model that locate its users: in the model, or in the store if the fit went by blocks."""
+    """Return the fields of a model that contain its users or, if the fit went by blocks over a store, the location of the store."""
     users = problem.inputs.users
     if problem.by_blocks and isinstance(users, BlockStore):
         return {"rows": None, "texts": (), "data_url": users.url, "data_digest": users.digest}
@@ -308,7 +310,9 @@ def _users(problem: SocialProblem) -> dict[str, Any]:
 
 
 def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarray, ctx: Resources) -> dict[str, Any]:
-    """Return the weighted sums of the views, ``(n, n)``, by alignment and as learnt; none for a fit by blocks."""
+    """Return two weighted sums of the views, ``(n, n)`` each: weighted by alignment, and with the learnt weights. Both are empty for a fit
+    by blocks.
+    """
     if problem.by_blocks:
         return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
     strengths = np.zeros((0, problem.inputs.data.n_rows), np.float32)
@@ -318,7 +322,9 @@ def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarr
 
 
 def _with_hits(problem: SocialProblem, model: SocialModel, state: SocialState, ctx: Resources) -> SocialModel:
-    """Return a model of a fit by blocks with the hit rates of the training links that its tables need, by one pass over all scores."""
+    """Return the model of a fit by blocks, completed with the hit rates of the training links, which its tables need. This takes one pass
+    over all scores.
+    """
     scorers = scorer_of(model), scorer_of(model, direct=True)
     weights, offsets = (np.concatenate([getattr(one, name) for one in scorers]) for name in ("weights", "offsets"))
     both = Scorer(scorers[0].normal, scorers[0].factors, model.shifts, weights, offsets)
@@ -341,7 +347,7 @@ def learnt_area(model: SocialModel, links: Links) -> float:
 
 
 def _goes_by_blocks(config: SocialConfig, data: object) -> bool:
-    """Return whether a fit needs no matrix of all users: its scores are sums of views, which are computed from rows."""
+    """Return whether a fit needs no ``n x n`` matrix of users, because its scores are sums of views that are computed from rows."""
     return config.pair_kernel == "similarity" and config.grams in ("auto", "recompute") and not isinstance(data, GivenGrams)
 
 

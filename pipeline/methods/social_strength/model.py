@@ -132,8 +132,8 @@ def pair_kernel_of(model: SocialModel) -> str:
 
 
 def users_of(model: SocialModel) -> Any:
-    """Return the users of a model by blocks as a data set: its store, or the rows stored in the model. Raises StorageError if the store no
-    longer exists.
+    """Return the users of a model that was fitted by blocks, as a data set: the training store, or the rows that the model contains. Raises
+    StorageError if the store no longer exists.
     """
     if model.data_url:
         return open_shared(model.data_url, model.data_digest)

@@ -107,7 +107,7 @@ class SocialProblem:
 
     @property
     def places(self) -> int:
-        """Number of entries of a view that are read by blocks: the entries of pairs and of links."""
+        """Number of entries of a view that passes over blocks return: those of the pairs and of the links."""
         return len(self.links.z) + self.links.target.nnz // 2
 
     @cached_property
@@ -143,8 +143,8 @@ class SocialProblem:
             yield work.memory_bound
 
     def _matrix_steps(self, grams: GramPasses) -> Iterator[int]:
-        """Yield the memory in bytes of passes over views whose scores form a matrix in this process: of the entries, and of the views
-        computed from them.
+        """Yield the memory in bytes of the passes of a fit whose scores form a matrix in this process: those over the entries of the
+        kernels, and those over the views.
         """
         yield from (grams.load(), view_pass_bytes(grams.refs, grams.k, grams.settings.block))
         yield grams.entries(max(len(self.links.z), min(LOOKUP_ENTRIES, self.links.target.nnz // 2)))
@@ -206,7 +206,7 @@ class SocialProblem:
         return DenseGram(matrix)
 
     def import_machine(self, state: SocialState, ctx: Resources) -> ImportMachine:
-        """Return the import vector solver of a state, from the last step, or computed again after a resume."""
+        """Return the import vector solver of a state: the one of the last step or, after a resume, a recomputed one."""
         if self.machine is not None and np.array_equal(self.machine.chosen, state.chosen):
             return self.machine
         if not len(state.chosen):

@@ -1,4 +1,4 @@
-"""Uses of a fitted model of ties for all its users: candidates, groups, labels. For a model by blocks these are passes."""
+"""Applications of a fitted model of ties to all its users: candidates, groups, labels. A model fitted by blocks computes them by passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABEL_TOL, LABEL_STEPS = 1e-6, 1000  # error of a label's value at which the ste
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Type of recommendation for every user: other users, or groups by their members."""
+    """What is recommended to every user: other users, or groups, ranked by their members."""
 
     first: int  # candidates of a user
     members: Sequence[Sequence[Any]] | None = None  # lines of a group and a user in it
@@ -105,7 +105,9 @@ def spread_here(model: SocialModel, labels: np.ndarray) -> np.ndarray:
 
 
 def recommended(model: SocialModel, data: DataSet, resources: Resources, asked: Recommendation) -> dict[str, np.ndarray]:
-    """Return the candidates of every user as the columns of a table, up to ``first`` lines each; ``data`` are these users."""
+    """Return the candidates of every user as the columns of a table, with up to ``first`` candidates per user. ``data`` are the users of
+    the fit.
+    """
     if asked.members is None:
         lists, name = best_users(model, data, resources, asked.first), "candidate"
     else:

@@ -121,7 +121,7 @@ class Members:
 
 
 def group_chunk(tile: ViewTile, scorer: Scorer, members: Members, first: int, strengths: bool) -> list[TopLists]:
-    """Return the top groups of the users of a tile by the sum of their members' scores; groups of the user are excluded."""
+    """Return, for the users of a tile, the groups with the largest sum of members' scores; groups that the user has joined are excluded."""
     (lo, hi), incidence = tile.rows, members.matrix()
     totals = np.zeros((hi - lo, members.width))
     for part in tile.blocks():

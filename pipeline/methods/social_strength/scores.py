@@ -43,7 +43,7 @@ def user_scores(model: SocialModel) -> Score:
 
 
 def direct_scores(model: SocialModel) -> Score:
-    """Return the same without learning to rank: the weighted sum of the views."""
+    """Return the function that computes the weighted sum of the views for the given users u and all users v, without learning to rank."""
     if model.by_blocks:
         return lambda users: _block_rows(model, scorer_of(model, direct=True), users)
     return lambda users: model.kernel[users].astype(np.float64)

@@ -105,8 +105,8 @@ class ViewTile:
                 yield ViewBlock(rows, cols, gram_block(self.specs, X, Z, dtype=np.float32))
 
     def _sparse_blocks(self, data: BlockStore | MemoryBlocks) -> Iterator[ViewBlock]:
-        """Yield blocks of sparse similarities from the columns of the users, because views are symmetric; diagonal blocks have the upper
-        triangle.
+        """Yield blocks of sparse similarities. They are read from the columns of the users, because views are symmetric. In diagonal
+        blocks, the upper triangle is copied to the lower one.
         """
         k, count = len(self.specs), self.rows[1] - self.rows[0]
         columns: Any = sp.csr_array(data.columns(similar_columns(self.specs, data.n_rows, np.arange(*self.rows))))
@@ -131,8 +131,8 @@ class TileLayout(NamedTuple):
 
     @classmethod
     def of(cls, data: Any, k: int) -> TileLayout:
-        """Return the layout of k views: blocks of a few megabytes, and tiles of several blocks, because reading takes as long as computing
-        a block.
+        """Return the layout of k views. Blocks take a few megabytes; a tile has several blocks, because reading its rows takes as long as
+        computing a block.
         """
         n = data.n_rows
         edge = max(TILE, min(block_rows(n, 2 * k), -(-n // (8 * TILE)) * TILE))
@@ -157,7 +157,9 @@ def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> 
 
 
 def view_tiles(data: DataSet, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
-    """Return the tasks of a pass over the views: tiles of the upper triangle, or ranges of users with themselves or with all users."""
+    """Return the tasks of a pass over the views. ``kind``: tiles of the upper triangle (``"upper"``), or ranges of users with themselves
+    (``"diagonal"``) or with all users (``"all"``).
+    """
     layout, n = TileLayout.of(data, len(specs)), data.n_rows
     rows = [(lo, min(lo + layout.tall, n)) for lo in range(0, n, layout.tall)]
     if kind == "upper":
@@ -170,7 +172,7 @@ def view_tiles(data: DataSet, specs: Sequence[Any], kind: Literal["upper", "all"
 
 
 def tile_bytes(tile: ViewTile) -> int:
-    """Return the memory of a task in bytes: rows, and a block's entries as computed, in float64, and the results from them."""
+    """Return the memory of a task in bytes: its rows, the entries of a block as computed and in float64, and the results."""
     layout, k = tile.layout, len(tile.specs)
     rows, edge = tile.rows[1] - tile.rows[0], min(layout.edge, tile.rows[1] - tile.rows[0])
     if isinstance(tile.specs[0], GivenKernel):

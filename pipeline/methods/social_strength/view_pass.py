@@ -2,7 +2,7 @@
 
 A view t is ``(d_u + d_v) / 2 * K^t_uv + delta * [u = v]`` with its own factors d and shift delta
 (:mod:`gramplane.kernels.ranking.user_kernels`). The raw entries come from :class:`gramplane.pipeline.grams.grams.Grams`, and are not
-rewritten. Block pairs may be stored anywhere; results are bit-identical. With :mod:`.block_pass`, a fit on four views of 600 and of 2,000
+rewritten. Results are bit-identical wherever block pairs are stored. With :mod:`.block_pass`, a fit on four views of 600 and of 2,000
 users takes 2.2 and 1.9 times as long, respectively.
 """
 
@@ -120,12 +120,12 @@ def view_pass(name: str, chunk: Callable[..., list[Any]], refs: Sequence[PairRef
 
 
 def extremes_bytes(k: int, block: int) -> int:
-    """Return the bytes of the extremes of one block pair."""
+    """Return the size in bytes of the extremes of one block pair."""
     return 32 * k * block
 
 
 def shares_bytes(k: int, block: int) -> int:
-    """Return the bytes of the contributions of one block pair to the sums of k views."""
+    """Return the size in bytes of the contributions of one block pair to the sums of k views."""
     return 8 * k * (k + 3 * block)
 
 
@@ -164,8 +164,8 @@ class ViewGrams(Grams):
         return MatrixSums(products, rows, diagonals, int(mask.sum())).shifted(scaling.shifts, mask)
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
-        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value. Each takes one weighted
-        sum.
+        """Return the smallest eigenvalue of every view before its shift, ``(k,)``, or a slightly smaller value. Each view takes one
+        weighted sum of kernels.
         """
         eigenvalues = np.array([self._least_eigenvalue(q, factors[q]) for q in range(self.k)])
         # The memory of these sums is not needed again.

@@ -38,9 +38,9 @@ class TriClassSVC(KernelEstimator, Classifier):
         + \frac{C_0}{C} \sum_{y_i = 0} \max(0, |f_i| - \varepsilon)
         + \frac{C_U}{C} \sum_{i \in U} \min\{\max(0, 1 - |f_i|), \max(0, |f_i| - \varepsilon)\}.
 
-    The loss of an unlabelled row is the smaller of two: the hinge loss of its predicted class, and the loss of an irrelevant row outside
-    the tube. The two classes are coded -1 and +1, rows of neither 0. J is not convex: a sequence of convex problems decreases it, from
-    several starts, and the best result is kept. A warning reports unlabelled rows that do not help (``validation``).
+    The loss of an unlabelled row is the smaller of two losses: the hinge loss of its predicted class, and the loss of an irrelevant row.
+    The two classes are coded -1 and +1, rows of neither 0. J is not convex: a sequence of convex problems decreases it, from several
+    starts, and the best result is kept. A warning reports unlabelled rows that do not help (``validation``).
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ class TriClassSVC(KernelEstimator, Classifier):
         Half-width of the tube around the decision boundary within which irrelevant rows have no loss.
     kernel : str, KernelSpec or callable, default='rbf'
         Kernel: ``"rbf"``, ``"linear"``, ``"poly"`` or ``"laplacian"``; a kernel expression such as rbf(gamma=0.5)[0:4]; or
-        ``"precomputed"``. ``X`` is then the matrix of labelled rows followed by unlabelled ones in ``fit``, and (n_test, n_rows) in
-        ``predict``.
+        ``"precomputed"``. With ``"precomputed"``, ``X`` is the matrix of labelled rows followed by unlabelled ones in ``fit``, and
+        (n_test, n_rows) in ``predict``.
     gamma : {"scale", "auto"} or float > 0, default='scale'
         Width parameter of a kernel given by one word, as in scikit-learn's ``SVC``. ``"scale"``: 1 / (features * variance of all rows,
         unlabelled ones included); ``"auto"``: 1 / features.
@@ -71,8 +71,8 @@ class TriClassSVC(KernelEstimator, Classifier):
     start : {"best", "usvm", "svm3", "s3vm", "random"}, default='best'
         Initial assignment of the unlabelled rows: ``"svm3"``, from the model of the labelled rows; ``"usvm"``, from the model in which all
         of them are irrelevant; ``"s3vm"``, all relevant; ``"random"``. ``"best"`` tries all of these and keeps the smallest objective. The
-        smallest objective is not always the most accurate: with many unlabelled rows and a large ``C_unlabelled``, nearly all of them may
-        become irrelevant. ``validation`` detects this.
+        model with the smallest objective is not always the most accurate: with many unlabelled rows and a large ``C_unlabelled``, nearly
+        all unlabelled rows may become irrelevant. ``validation`` detects this.
     balance : {"labels"} or float or None, default=None
         Required mean decision value of the unlabelled rows: a number, or ``"labels"`` for the mean of the labels (-1, +1).
     all_relevant : bool, default=False
@@ -80,10 +80,10 @@ class TriClassSVC(KernelEstimator, Classifier):
     n_random : int >= 1, default=1
         Number of random starts.
     validation : {"auto"} or int >= 0, default='auto'
-        Number of folds of a cross-validation on the labelled rows; 0: none. It compares the model with the SVMs from which the starts svm3
-        and usvm are made, which learn little or nothing from the unlabelled rows. It warns if one of these classifies more held-out rows
-        correctly, by more than the standard error of the difference. ``"auto"``: 3 folds of the best start alone, about as much work as the
-        fit, if there are unlabelled rows, no test share, 3 rows of each class, and at most 5,000 rows in all.
+        Number of folds of a cross-validation on the labelled rows; 0: none. It compares the model with the two SVMs that provide the starts
+        svm3 and usvm and learn little or nothing from the unlabelled rows. A warning reports if one of these SVMs classifies more held-out
+        rows correctly, by more than the standard error of the difference. ``"auto"``: 3 folds of the best start alone, about as much work
+        as the fit, if there are unlabelled rows, no test share, 3 rows of each class, and at most 5,000 rows in all.
     irrelevant_label : bool or int or float or str or None, default='auto'
         Label of rows of neither class; there must be two other labels, of any type. ``"auto"``: 0, unless there are only two labels in all.
         Labels -1, 0 and 1 without unlabelled rows are rejected, because -1 may mean unlabelled. ``None``: no row is irrelevant.
@@ -239,14 +239,14 @@ class TriClassSVC(KernelEstimator, Classifier):
         X_unlabelled
             ``(n_unlabelled, n_features)`` in the form of ``X``. ``None``: fit the labelled rows only.
         sample_weight
-            ``(n_labelled,)`` counts of rows: factors of the loss weights, also used in ``gamma`` and in traces. Folds are drawn over rows,
-            not counts.
+            ``(n_labelled,)`` how often each row counts: a factor of its loss weight, also used in ``gamma`` and in traces. Folds are drawn
+            over rows, regardless of these counts.
 
         Raises
         ------
         ValueError
-            Parameter out of range, third class, class without rows, unlabelled rows that are empty or have another number of features, or
-            non-finite values. The message names the row.
+            Parameter out of range, third class, class without rows, an empty ``X_unlabelled``, unlabelled rows with another number of
+            features, or non-finite values. The message names the row.
         """
         config = self._config()
         inputs = self._read_inputs(config, X, y, X_unlabelled, sample_weight)

@@ -81,12 +81,12 @@ NEITHER = 0
 def split_labels(
     y: Sequence[Any] | np.ndarray, irrelevant: Any, weight: np.ndarray | None = None, url: str = "", *, has_unlabelled: bool = True
 ) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Return the side of every row, float64 -1 and +1 for the two classes in ascending order and 0 for neither, and the classes.
+    """Return the code of every row and the two classes. Codes are float64: -1 and +1 for the classes in ascending order, 0 for neither.
 
     Rows labelled ``irrelevant`` belong to neither class; if there are two labels in all, 0 is a class like any other. Raises DataError in
     three cases:
 
-    * There are not two classes (the message names a row of the third).
+    * There are not two classes (the message names a row of the third class).
     * A class has no row of positive weight.
     * Labels are -1, 0 and 1, and neither an irrelevant label nor unlabelled rows are given.
     """
@@ -121,8 +121,8 @@ def split_labels(
 
 
 def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
-    """Return three labels, ``(3,)``: the first class, neither, and the second class. They have the classes' type if the middle label has
-    it, too. Raises ValueError if the label for neither is a class.
+    """Return three labels, ``(3,)``: the first class, the label for neither, and the second class. The array has the type of the classes if
+    the label for neither has that type. Raises ValueError if the label for neither is a class.
     """
     irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     same = next((label for label in classes if irrelevant is not None and label_spelling(label) == label_spelling(irrelevant)), None)
@@ -139,8 +139,9 @@ def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
 
 
 def join_stores(data: BlockStore, unlabelled: BlockStore | None) -> BlockStore | JoinedStores:
-    """Return the rows of two stores one after the other, without reading them; without a second store, the first. Raises DataError for no
-    unlabelled rows, another number of features, or another scaling.
+    """Return the rows of two stores one after the other, without reading them; if there is no second store, return the first.
+
+    Raises DataError if the second store has no rows, another number of features, or another scaling.
     """
     if unlabelled is None:
         return data
@@ -276,8 +277,8 @@ def validation_folds(config: TriClassConfig, inputs: TriClassInputs) -> int:
 
 
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
-    """Return the held-out rows of every fold of the validation: rows of the two classes, without those held out from the fit. Raises
-    DataError for a class with fewer rows than folds.
+    """Return the held-out rows of every fold of the validation. Folds contain rows of the two classes that are not held out from the fit.
+    Raises DataError if a class has fewer rows than there are folds.
     """
     folds = validation_folds(config, inputs)
     if not folds:

@@ -71,8 +71,8 @@ def rows_pass(name: str, chunk: Step, combine: Step, tasks: Sequence[Group], dat
 
 
 def rows_task_bytes(data: Rows, driver_memory: int) -> int:
-    """Return the memory in bytes of the largest step of these passes. The largest result is the rows of a working set, three copies of
-    which fit in their share of the driver's memory.
+    """Return the memory in bytes of the largest step of these passes. The largest result is the rows of a working set; three copies of
+    these rows fit in their share of the driver's memory.
     """
     tasks, share, value = stripe_tasks(data), int(MATRIX_SHARE * driver_memory), ENTRY_BYTES if _is_sparse(data) else 8
     size = min(data.n_rows, max(MIN_WORKING_SET, int((share / (8.0 * (1.0 + COPY_SHARE))) ** 0.5)))
@@ -147,7 +147,9 @@ def rows_chunk(group: Group, data: Rows, ids: Shared) -> list[Piece]:
 
 
 class LinearGram:
-    """``X X'`` by passes, for solvers that need products, and entries between chosen variables, whose rows the driver holds."""
+    """``X X'`` by passes, for solvers that use products and the entries between chosen variables. The driver holds the rows of these
+    variables.
+    """
 
     dtype = np.dtype(np.float64)
 
@@ -175,8 +177,8 @@ class LinearGram:
 
     @cached_property
     def room(self) -> int:
-        """Number of entries that a solver may hold, so that they and the rows of its working set fit in their share of the driver's
-        memory.
+        """Number of matrix entries that a solver may hold, such that these entries and the rows of the solver's working set fit in their
+        share of the driver's memory.
         """
         heaviest = np.cumsum(np.sort(self._norms[1])[::-1])
         value = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
@@ -201,8 +203,8 @@ class LinearGram:
         return self._pass("row-values", values_chunk, add_parts, 8 * self.n, self.resources.share("weights", w, tasks))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield ``(positions of rows, positions of columns, values)`` over the variables ``new`` followed by ``old``. Every pair that
-        includes a new variable occurs.
+        """Yield ``(positions of rows, positions of columns, values)`` of blocks of the matrix over the variables ``new`` followed by
+        ``old``. The blocks cover every pair that includes a new variable.
         """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         rows, every = self._rows_of(ids), np.arange(len(ids))

@@ -43,8 +43,8 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
 
         The unlabelled store is opened in the version with which the run began.
 
-        Raises DataError for labels that are not two classes and rows of neither, and for unlabelled rows that do not match the labelled
-        ones; DigestMismatch if the unlabelled store was replaced since the run began and the old version no longer exists.
+        Raises DataError if there are not exactly two classes besides rows of neither, or if unlabelled rows do not match the labelled ones;
+        DigestMismatch if the unlabelled store was replaced since the run began and the old version no longer exists.
         """
         stored, place = store_inputs(resources, self.name), resources.data.url
         if stored.classes is None:
@@ -59,8 +59,10 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
 
     def problem(self, config: TriClassConfig, inputs: TriClassInputs, resources: Resources) -> TriClassProblem:
-        """Return the problem of a fit. Raises ValueError for a kernel that does not suit the data, a balance without unlabelled rows, and
-        folds without rows of both classes; MemoryBoundExceeded if the rows exceed the driver's memory.
+        """Return the problem of a fit.
+
+        Raises ValueError if the kernel does not suit the data, if a balance is set but there are no unlabelled rows, or if a fold lacks a
+        class; MemoryBoundExceeded if the rows exceed the driver's memory.
         """
         return shared_problem(config, inputs, [inputs.held_out], validation_masks(config, inputs, resources.seed), resources)
 
@@ -69,7 +71,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
         return TriClassState(0, (), (), np.zeros((0, len(PATH_COLUMNS))))
 
     def step(self, problem: TriClassProblem, state: TriClassState, resources: Resources) -> Step[TriClassState]:
-        """Fit the first SVMs, or solve the next convex problem of every running start."""
+        """Fit the first SVMs, or solve the next convex problem of every start that has not ended."""
         with one_thread():
             new = problem.advance(state, problem.gram(resources), resources.seed)
         return Step(new, problem.metrics(state, new))
@@ -121,7 +123,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     def shared_fits(
         self, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> TriClassProblem | None:
-        """Return one problem for the fits without the rows of each mask, which share the Gram matrix."""
+        """Return one problem that contains a fit for each mask, on the rows outside the mask. All fits share the Gram matrix."""
         if len(configs) > 1:
             return None
         return shared_problem(configs[0], inputs, [inputs.without(mask).held_out for mask in masks], (), resources)
@@ -137,7 +139,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     def tables(
         self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[TriClassProblem, TriClassState] | None = None
     ) -> Tables:
-        """Return, if the fit is given, the validation with the baselines, the starts, and every start step by step."""
+        """If the fit is given, return the validation with its baselines, the starts, and the steps of every start."""
         if fit is None:
             return {}
         problem, state = fit
@@ -157,9 +159,9 @@ def shared_problem(
     folds: Sequence[np.ndarray],
     resources: Resources,
 ) -> TriClassProblem:
-    """Return the problem of fits without the labelled rows of each mask, and of the folds of a validation of the first.
+    """Return the problem that contains a fit for each mask of labelled rows to leave out, and the folds that validate the first fit.
 
-    Folds of an automatic validation are omitted if they do not fit in memory, or if the solver reads by passes.
+    The folds of an automatic validation are omitted if they do not fit in memory, or if the solver reads the matrix by passes.
     """
     spec, is_asked = resolve_kernel(config, inputs.data, inputs.held_out, inputs.counts), config.validation != "auto"
     machines, limit = count_machines(config, len(fits), len(folds) if is_asked else 0), resources.driver_memory

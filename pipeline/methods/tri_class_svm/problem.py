@@ -2,9 +2,10 @@
 
 Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5. All starts, and
 the folds of a validation, share one Gram matrix. The first step fits two SVMs: one on the labelled rows, and one with every unlabelled row
-irrelevant. Starts begin from them, and the validation compares with them.
+irrelevant. Starts begin from these two SVMs, and the validation compares the model with them.
 
-By passes, fits take 3 to 5 times (rows of a linear kernel) or 11 to 22 times (blocks of Gaussians) as long as with the matrix in memory.
+Compared with the matrix in memory, fits by passes take 3 to 5 times as long for a linear kernel (passes over rows), and 11 to 22 times
+as long for a Gaussian kernel (passes over blocks).
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class TriClassProblem:
         return self._lazy_grams(resources)
 
     def gram(self, resources: Resources) -> Gram:
-        """Return the matrix for the solver, with the mean of the unlabelled points if their balance is fixed."""
+        """Return the matrix for the solver. If ``balance`` is set, the matrix is extended by the mean of the unlabelled points."""
         if self._gram is None:
             grams = self.grams(resources)
             if isinstance(grams, LinearGram):
@@ -165,7 +166,7 @@ class TriClassProblem:
         return SearchSettings(c.algorithm, c.tol, c.inner_tol, c.max_iter, 1.0 / c.C, c.D)
 
     def advance(self, state: TriClassState, gram: Gram, seed: int) -> TriClassState:
-        """Return the state with the first SVMs, or after one more convex problem of every running start."""
+        """Return the state with the first SVMs, or after one more convex problem of every start that has not ended."""
         if not state.iteration:
             new = self._start(state, gram, seed, range(self.n_fits if self.is_brief else len(self.points)), self.names)
         elif self._waits(state) and all(machine.stop for machine in state.machines):
@@ -204,7 +205,7 @@ class TriClassProblem:
         return k // len(self.names) if k < of_fits or not self.is_brief else self.n_fits + k - of_fits
 
     def best(self, state: TriClassState, part: int = 0) -> SearchState:
-        """Return the search with the smallest objective, of a fit or fold; on ties the first."""
+        """Return the search with the smallest objective within fit or fold ``part``; on ties, the first."""
         machines = [machine for k, machine in enumerate(state.machines) if self._part_of(k) == part]
         return min(machines, key=lambda machine: machine.objective)
 
@@ -289,8 +290,8 @@ class TriClassProblem:
 
 
 def decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, resources: Resources, machines: int) -> Layout:
-    """Return a layout with the matrix in this process if it and its derived matrices fit in the driver's memory, else with passes over its
-    blocks.
+    """Return a layout with the Gram matrix in this process if it fits in the driver's memory with the matrices derived from it. Otherwise,
+    the layout uses passes over the blocks of the matrix.
     """
     data, limit = inputs.data, resources.driver_memory
     near = replace(GramSettings.of(data, resources, [spec], config.grams), counts=inputs.counts)
@@ -312,7 +313,7 @@ def is_twofold(config: TriClassConfig) -> bool:
 
 
 def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
-    """Return the number of SVMs of some fits and of the folds of a validation: all starts, and the two SVMs from which starts begin."""
+    """Return the number of SVMs in some fits and in the folds of a validation: one per start, and the two SVMs from which starts begin."""
     starts = len(start_names(config))
     return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
 

@@ -32,21 +32,21 @@ class TwoLayerMKLClassifier(KernelEstimator, Classifier):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
-        ``predict``. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is
-        small; else up to ten kernels on all features, with widths around the median distance.
+        ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
+        one); else up to ten kernels on all features, with widths around the median distance.
     C : float > 0, default=10.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC``.
     infinite : bool, default=False
-        Add Gaussian kernels on all features as long as one helps: one per round for each one-vs-rest model.
+        Add Gaussian kernels on all features as long as one of them helps: one per round for each one-vs-rest model.
     penalty : float > 0 or None, default=None
         Weight of the sum of the kernel weights. Default: n/10, where n is the number of rows with a loss; 0.1 with
-        ``normalize="unit_trace"``, which is the same problem. The problem of the thesis (unit trace, penalty 1) has ten times that and
-        tunes ``C`` with it. At C = 1 it leaves no kernel a weight if classes are hard to separate; a warning reports this. A small penalty
-        lets the model memorise the training rows.
+        ``normalize="unit_trace"``, which is the same problem. The thesis (unit trace, penalty 1) uses a penalty ten times as large and
+        tunes ``C`` with it. At C = 1, that penalty sets all kernel weights to zero if classes are hard to separate; a warning reports this.
+        A small penalty lets the model memorise the training rows.
     rule : {"descent", "thesis"}, default='descent'
-        With ``infinite``: criterion for adding a Gaussian. ``"descent"``: the objective decreases in its direction. ``"thesis"``: it alone
-        does better than the combination.
+        With ``infinite``: criterion for adding a Gaussian. ``"descent"``: the objective decreases in its direction. ``"thesis"``: the
+        Gaussian alone does better than the combination.
     max_new_kernels : int >= 0, default=10
         With ``infinite``: largest number of Gaussians added.
     gamma_range : tuple or None, default=None

@@ -1,7 +1,8 @@
-"""The second layer over Gram matrices: the exponential of their weighted sum, and sums of their entries weighted by it.
+"""The second layer over Gram matrices: the exponential of their weighted sum, and sums of the matrices' entries weighted by this
+exponential.
 
-Each computation is one pass over the block pairs, bit-identical wherever they are stored; in memory, no pass is needed. A second layer that
-exceeds the driver's memory is a matrix in single precision that only passes read.
+Each computation is one pass over the block pairs, bit-identical wherever the pairs are stored; in memory, no pass is needed. A second layer
+that exceeds the driver's memory is stored as a matrix in single precision and read by passes only.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def layer_pass_bytes(refs: Sequence[PairRef], k: int, block: int, *, whole: bool
 
 
 def layer_sums_bytes(k: int, block: int) -> int:
-    """Return the bytes of the contributions of all tiles of a block pair to sums over k kernels."""
+    """Return the size in bytes of the contributions of all tiles of a block pair to sums over k kernels."""
     return forms_bytes(k, 1, block)
 
 
@@ -80,7 +81,8 @@ class LayerGrams(Grams):
     _layer: np.ndarray | None = None
 
     def kernel(self, mu: np.ndarray) -> np.ndarray | Gram | None:
-        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, float64 ``(n, n)`` or by passes, or None if its largest exponent exceeds the limit.
+        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, as a float64 array ``(n, n)`` or read by passes. Return None if the largest exponent
+        exceeds the limit.
 
         The next call overwrites the matrix.
         """

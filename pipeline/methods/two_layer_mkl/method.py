@@ -83,7 +83,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         return TwoLayerState(0, tuple(machines), none)
 
     def step(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> Step[TwoLayerState]:
-        """Take one step with every running start. When none is left, keep the best starts and search for a new kernel."""
+        """Take one step from every start that has not ended. When all have ended, keep the best starts and search for a new kernel."""
         count = len(state.machines)
         machines = tuple(
             machine if machine.stop else problem.move(machine, problem.machine(index, count, state.widths, resources))
@@ -143,7 +143,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
     def tables(
         self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[TwoLayerProblem, TwoLayerState] | None = None
     ) -> Tables:
-        """Return the kernels by weight, and the largest weights along the iterations; by class if there are several."""
+        """Return the kernels by weight, and the largest weights along the iterations; if there are several classes, for each class."""
         return followed_tables(model, names)
 
 

@@ -33,10 +33,10 @@ def best_candidate(
 ) -> Candidate | None:
     """Return the Gaussian with the largest gain, or None if all rows are equal.
 
-    By the rule ``descent`` the gain is ``1/2 beta'(K2 o k) beta - penalty``, the rate at which the objective decreases towards k; at the
-    optimum of the enlarged problem it is nowhere positive. By the rule ``thesis`` it is the difference of ``1/2 beta' K2 beta - penalty *
-    sum of weights`` between k alone with weight one and the current combination. ``weight`` has the counts of the rows from which the
-    range of widths is computed.
+    With the rule ``descent``, the gain is ``1/2 beta'(K2 o k) beta - penalty``, the rate at which the objective decreases as the weight of
+    k grows from zero; at the optimum over all Gaussians, no gain is positive. With the rule ``thesis``, the gain is the difference of ``1/2
+    beta' K2 beta - penalty * sum of weights`` between k alone with weight one and the current combination. ``weight``: counts of the rows,
+    which affect the range of widths.
     """
     span = config.gamma_range or gamma_range(grams.data, weight)
     best: Candidate | None = None
@@ -74,7 +74,8 @@ def _first_layer(grams: LayerGrams, specs: list[KernelSpec], policy: Policy) -> 
 
 
 def gamma_range(data: BlockStore | MemoryBlocks, weight: np.ndarray | None = None) -> tuple[float, float] | None:
-    """Return the inverse quantiles of the squared distances between different rows; None if all rows are equal.
+    """Return the range of widths of added Gaussians: inverse quantiles of the squared distances between different rows. None if all rows
+    are equal.
 
     ``weight`` ``(n,)`` has the counts of the rows.
     """

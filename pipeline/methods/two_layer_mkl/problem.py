@@ -121,7 +121,9 @@ class TwoLayerProblem:
         }
 
     def _steps(self, passes: GramPasses) -> list[int]:
-        """Return the memory in bytes of the steps that compute both layers, sum their entries, try new kernels, and serve a solver."""
+        """Return the memory in bytes of each step: computing both layers, summing their entries, trying new kernels, and reading for the
+        solver.
+        """
         refs, block = passes.refs, passes.settings.block
         steps = [passes.load(), passes.solver() if self.layer_by_passes else 0]
         if self.n_new:
@@ -215,7 +217,9 @@ class TwoLayerProblem:
         return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
     def _choose_widths(self, state: TwoLayerState, resources: Resources) -> list[float]:
-        """Return the widths that improve any SVM, in descending order of gain; none if the kernel added last got no weight."""
+        """Return the widths that improve any SVM, in descending order of gain. Return none if the last added kernel has weight zero in all
+        SVMs.
+        """
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
         grams = self.grams(state.widths, resources)
@@ -234,8 +238,8 @@ class TwoLayerProblem:
         return replace(state, widths=widths, machines=tuple(machines))
 
     def _add_to_machine(self, machine: LayerState, added: int, problem: TwoLayerObjective) -> LayerState:
-        """Return the state with new kernels of weight zero. If the objective does not decrease from there, they get a small weight, unless
-        this increases the objective.
+        """Return the state with the new kernels added at weight zero. With ``rule="thesis"``, if the objective does not decrease from
+        there, they get a small weight, unless this increases the objective.
         """
         mu = np.append(machine.mu, np.zeros(added))
         kernel = problem.layer.kernel(mu)
@@ -269,7 +273,7 @@ def most_new_kernels(config: TwoLayerConfig) -> int:
 
 
 def layer_bytes(n: int) -> int:
-    """Return the bytes of the second layer of n rows in double precision, and of the solver's copy."""
+    """Return the memory in bytes of the second layer of n rows in double precision, and of the solver's copy."""
     return 16 * n * n
 
 

@@ -1,7 +1,7 @@
 """Sparse codes of all points by passes: residuals over strips of points, and codes over a few candidates of each point.
 
 The inner products are those of the rows, or of a weighted sum of kernels. This process holds the candidates and coefficients, at most
-MAX_CANDIDATES per point. Beyond them, a code uses the candidates found first; only its largest coefficients are needed.
+MAX_CANDIDATES per point. Beyond this limit, a code uses the candidates found first; only the largest coefficients of a code are needed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def codes_chunk(points: Points, inner: Products, penalties: Shared, indptr: Shar
 
 @dataclass(frozen=True)
 class MergeLargest:
-    """Combines results by the largest residuals of all parts."""
+    """Combines the results of tasks: keeps the largest residuals of every point."""
 
     count: int
 
@@ -103,7 +103,7 @@ class MergeLargest:
 
 
 def fresh_candidates(n_bases: int) -> int:
-    """Return the number of points that may be added to the candidates of a point at a time."""
+    """Return the number of candidates that one round may add to a point."""
     return max(MIN_FRESH, n_bases)
 
 
@@ -128,8 +128,10 @@ class CodesMemory:
 def coded_by_passes(
     resources: Resources, strips: Sequence[Points], inner: Products, k: int, n_bases: int, penalty: float, stop: str
 ) -> BasisArray:
-    """Return the bases of all points by sparse codes, ``(n, B)``, as :func:`umkl.coded_bases` does. ``k`` is the number of kernels in the
-    inner products. A penalty of 0 stands for PENALTY_SHARE of the largest inner product of a point with another.
+    """Return the bases of all points by sparse codes, ``(n, B)``, as :func:`umkl.coded_bases` does.
+
+    ``k`` is the number of kernels in the inner products. If ``penalty`` is 0, the penalty of a point is PENALTY_SHARE times the largest
+    inner product of the point with another point.
     """
     n, count, memory = strips[0].size[0], min(fresh_candidates(n_bases), strips[0].size[0] - 1), CodesMemory(k, n_bases)
     codes = Codes.none(n)
@@ -144,7 +146,7 @@ def coded_by_passes(
 
 
 def _violators(codes: Codes, left: Largest, penalties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return points, and numbers of their new candidates, within the limit of candidates."""
+    """Return pairs of a point and a new candidate for it, as two arrays, up to MAX_CANDIDATES candidates per point."""
     n, counts = len(penalties), np.diff(codes.indptr)
     rows, places = np.nonzero((left.ids >= 0) & (left.values > (1.0 + CODE_TOL) * penalties[:, None]))
     fresh = left.ids[rows, places].astype(np.int64)

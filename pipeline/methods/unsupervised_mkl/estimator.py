@@ -42,18 +42,18 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     ----------
     kernels : list of KernelSpec, str or callable, or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius]. Default: ``kernel_grid``, ten Gaussian widths and three polynomial degrees on all features and on each one, if it is small;
-        else up to ten kernels on all features, with widths around the median distance.
+        radius]. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
+        one); else up to ten kernels on all features, with widths around the median distance.
     n_bases : int >= 1, default=10
         Number of samples that reconstruct a sample.
     gamma1 : float >= 0, default=0.01
-        Weight of the distance between a sample and its bases. It determines how many kernels keep a weight: with 52 to 793 kernels on eight
-        data sets, 40 at 0, 18 at 0.01, 3 at 0.1 and 1 at 1. It has little effect on quality: accuracies differ by less than a point, and
-        equal weights are as good on average.
+        Weight of the distance between a sample and its bases. It determines how many kernels have non-zero weight: with 52 to 793 kernels
+        on eight data sets, 40 kernels for ``gamma1=0``, 18 for 0.01, 3 for 0.1 and 1 for 1. It has little effect on quality: accuracies
+        differ by less than one percentage point, and equal weights are as good on average.
     gamma2 : float >= 0, default=0.0
         Cost of one basis; used with ``stop="gain"`` only.
     stop : {"size", "gain"}, default='size'
-        ``"size"``: exactly ``n_bases`` bases. ``"gain"``: fewer, if a further one does not help.
+        ``"size"``: exactly ``n_bases`` bases. ``"gain"``: fewer bases, if a further basis does not lower the objective.
     safeguard : bool, default=True
         Keep the bases of a sample if new ones are worse, so that the objective never increases.
     n_components : int >= 1, default=2

@@ -1,5 +1,5 @@
-"""References to points of a data set for the tasks of passes: the points' numbers, their block pairs in a Gram store, and the rows of all
-data.
+"""References to points of a data set for the tasks of passes: the numbers of the points, their block pairs in a Gram store, and access to
+all rows of the data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HELD_BYTES = 64 << 20  # rows of the data that a task holds; of more it reads ea
 
 @dataclass(frozen=True)
 class Points:
-    """Consecutive points of a data set, by name."""
+    """Reference to consecutive points of a data set, which tasks open by its URL and digest."""
 
     url: str
     digest: str
@@ -51,7 +51,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Strip(Points):
-    """Consecutive points with the block pairs that contain their rows of the kernels, by column."""
+    """Consecutive points with the block pairs that contain their rows of the kernel matrices, ordered by column."""
 
     pairs: tuple[PairRef, ...] = field(default=(), repr=False)
 
@@ -99,8 +99,8 @@ class PassRows:
 
 
 def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list[Points]:
-    """Return all points in ranges that end at block boundaries of Gram matrices. The ranges depend on sizes alone; the rows of their bases
-    also fit in a task.
+    """Return all points in ranges that end at block boundaries of Gram matrices. The ranges depend on sizes alone, and are short enough
+    that a task also holds the rows of the points' bases.
     """
     n, d = data.n_rows, data.n_cols
     count = max(1, min(block, STRIP_BYTES // (ENTRY_BYTES * n), BASE_BYTES // (8 * d * (n_bases + 1))))

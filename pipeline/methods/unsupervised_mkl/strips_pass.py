@@ -1,8 +1,8 @@
 """The pass over strips of points: rows of the kernel, bases, and the contributions of the points to the terms of the weights.
 
-A task processes consecutive points. It computes their rows of the weighted sum, or reads the rows if kernels are stored. It then chooses
-bases with the rows of the data, which it reads from the store. It returns the bases and its contribution to the terms: ``4 c B + 8 (k^2 +
-k)`` bytes.
+A task processes c consecutive points. It computes their rows of the weighted sum of kernels, or reads these rows if kernels are stored. It
+then chooses bases, for which it reads the rows of the data from the store. It returns the bases and its contribution to the terms: ``4 c B
++ 8 (k^2 + k)`` bytes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class BaseKernels:
     scale: np.ndarray  # `(k,)` multipliers of the loaded kernels
 
     def entries(self, points: RowBlock, bases: RowBlock, ids: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
-        """Return the entries of every kernel, float64 ``(k, c, B)``, ``step`` points at a time; ``points`` and ``bases`` are the rows of
-        ``ids`` ``(c,)`` and ``at`` ``(c, B)``.
+        """Return the entries of every kernel between points and their bases, float64 ``(k, c, B)``, computed for ``step`` points at a time.
+
+        ``ids`` ``(c,)`` and ``at`` ``(c, B)`` are the numbers of the points and of their bases; ``points`` and ``bases`` are their rows.
         """
         size, parts = at.shape[1], []
         for lo in range(0, len(ids), step):
@@ -93,7 +94,7 @@ class Rebuilding:
 
     @property
     def step(self) -> int:
-        """Number of points whose bases are rows of one tile of kernels."""
+        """Number of points that are processed at a time: their bases fill one tile of a kernel."""
         return max(1, TILE // self.n_bases)
 
 
@@ -111,8 +112,8 @@ class Chosen(NamedTuple):
 
 
 def choose_chunk(points: Points, total: KernelSum, asked: Rebuilding, before: Shared | None) -> Chosen:
-    """Return the bases of some points under a weighted sum. If ``before`` is given, a point keeps its bases there unless the new bases are
-    better.
+    """Return the bases of some points under a weighted sum. If ``before`` is given, it contains earlier bases; a point keeps them unless
+    the new bases are better.
     """
     rows, gram, n_kept = PassRows(points, scale_as_given), total.strip(points), 0
     bases = greedy_strip(gram, points.rows[0], rows, asked.n_bases, asked.gamma1, asked.gamma2, stop=asked.stop)
@@ -161,7 +162,7 @@ def choose_pass(points: Sequence[Points], total: KernelSum, asked: Rebuilding, b
 
 
 def terms_pass(points: Sequence[Points], asked: Rebuilding, bases: Shared) -> Plan[Chosen]:
-    """Return the pass over all points with given bases."""
+    """Return the pass that computes the terms of the weights for given bases of all points."""
     return plan(_program("base-terms", terms_chunk, points, asked), points, asked, bases)
 
 
@@ -177,7 +178,7 @@ def _program(name: str, chunk: Callable[..., Chosen], points: Sequence[Points], 
 class StripMemory:
     """Memory bound of a task in bytes:
 
-    * rows of the kernel, and costs of its points;
+    * rows of the kernel, and costs, of the task's points;
     * rows of the data, and products with a block of these rows;
     * rows and kernels of the bases;
     * the largest block pair in transit.

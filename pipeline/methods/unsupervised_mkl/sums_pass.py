@@ -58,8 +58,8 @@ class PassGrams(Grams):
         return self._by_passes(BlockSum(norms, weights[used]), np.asarray(theta) @ self.diagonals(), refs)
 
     def strips(self, theta: np.ndarray, points: Sequence[Points]) -> tuple[Sequence[Points], KernelSum]:
-        """Return the points, and the weighted sum in the form in which tasks get its strips. If kernels are stored, the strips are read
-        from a file of the sum; otherwise they are computed.
+        """Return the points, and the weighted sum from which tasks get their strips. If kernels are stored, tasks read the strips from a
+        file of the sum; otherwise they compute them.
         """
         used = np.flatnonzero(theta)
         used = used if len(used) else np.zeros(1, np.int64)
@@ -142,7 +142,7 @@ def largest_pass(
 def mean_largest_sums(
     data: Blocks, resources: Resources, specs: Sequence[AnyKernel], norms: Sequence[Normalization], block: int, size: int
 ) -> np.ndarray:
-    """Return, for every kernel, the sum of the ``size`` (< n) largest off-diagonal entries of a row, averaged over rows: ``(k,)``.
+    """Return, for every kernel, the mean over rows of the sum of the row's ``size`` (< n) largest off-diagonal entries: ``(k,)``.
 
     The pass processes pairs of blocks of ``block`` rows.
     """

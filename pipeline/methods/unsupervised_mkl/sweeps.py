@@ -1,6 +1,6 @@
 """A sweep over all points: it chooses their bases under the current weights and computes the terms of the next weights.
 
-It works on whole matrices in this process, or by passes if they exceed its memory, which takes 2.2 to 2.4 times as long.
+A sweep works on whole matrices in this process, or by passes if the matrices exceed its memory. Passes take 2.2 to 2.4 times as long.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def pass_figures(config: UMKLConfig, passes: GramPasses, n_bases: int) -> dict[s
 def _first_steps(
     config: UMKLConfig, passes: GramPasses, asked: Rebuilding, points: Sequence[Points], strips: Sequence[Points]
 ) -> Iterator[int]:
-    """Yield the memory in bytes of passes before the first sweep: sums of the largest entries, and sparse codes with the terms of their
-    bases.
+    """Yield the memory in bytes of the passes before the first sweep: those for sums of the largest entries, for sparse codes, and for the
+    terms of the resulting bases.
     """
     if config.normalize == "column_sum":
         yield largest_step(passes, asked.n_bases)

@@ -120,7 +120,7 @@ class DaskSource(RowSource):
 
     @property
     def held_bytes(self) -> int:
-        """Return the bytes of the first row of blocks."""
+        """Return the memory in bytes that the first row of blocks takes."""
         first: Matrix = self._first
         return int(first.data.nbytes + first.indices.nbytes + first.indptr.nbytes if self.sparse else first.nbytes)
 
@@ -214,7 +214,9 @@ def _as_array(array: FileArray | npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options, name: str) -> None:
-    """Reject numbers of columns whose tables alone exceed the budget. A shape takes only a few bytes and can declare any size."""
+    """Reject a declared number of columns whose column tables, or whose single dense row, would exceed the budget. A shape takes only a few
+    bytes and can declare any number.
+    """
     if not choice.sparse:
         shape = found[choice.key].shape
         if len(shape) == 2:
@@ -227,7 +229,9 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
 
 
 class Choice(NamedTuple):
-    """The arrays of a file that are the features (a triple by its prefix, or one array by its name), and the remaining arrays."""
+    """The arrays of a file that hold the features, and the remaining arrays. ``key``: prefix of the sparse triple, or name of the dense
+    array.
+    """
 
     sparse: bool
     key: str
@@ -281,8 +285,8 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str, *, are_there
 class FileSource(RowSource):
     """Features and row tables in a .npz, .npy or .mat file (``kind``), unpacked to scratch and read in pieces.
 
-    Features are "X", or a CSR or CSC triple (with or without the prefix "X_"); ``matrix`` holds their declaration. Raises DataError if the
-    file is damaged or pickled, has no features, or declares more than there is.
+    Features are "X", or a CSR or CSC triple (with or without the prefix "X_"); ``matrix`` holds their declared type and shape. Raises
+    DataError if the file is damaged or pickled, has no features, or declares more data than it contains.
     """
 
     def __init__(self, path: Path, kind: str, options: Options) -> None:
@@ -342,7 +346,9 @@ class FileSource(RowSource):
 
 
 def _convert_old_mat(path: Path, folder: Path, options: Options) -> Path:
-    """Convert a file of version 4, which is as long as its numbers, to .npz; SciPy reads it as a whole, in a separate process."""
+    """Convert a MATLAB file of version 4 to .npz. SciPy, in a separate process, reads the file as a whole; files of this version are not
+    compressed.
+    """
     need = _OLD_MAT_SHARE * path.stat().st_size
     if need > options.budget + (64 << 20):
         whole = f"to read it whole takes about {need} bytes, more than the budget of {options.budget}"

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 @compile_kernel
 def count_columns(cols: Ints, table: npt.NDArray[np.uint32]) -> None:
-    """Add the entries of every column to ``table``."""
+    """Add the number of entries of every column to ``table``."""
     for col in cols:
         table[col] += np.uint32(1)
 
@@ -74,7 +74,7 @@ def partition_entries(
 
 @compile_kernel
 def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) -> bool:
-    """Put records at the cursor of their column and advance it; return False if a column is out of range or exceeds the arrays.
+    """Write each record at the cursor of its column and advance the cursor. Return False if a column is out of range or exceeds the arrays.
 
     Records of a column come in row order, so rows are ascending.
     """
@@ -150,7 +150,7 @@ def _add(x: float, weight: float, sums: tuple[float, float, float, float, float]
 
 @compile_kernel
 def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float) -> None:
-    """Add four rows, with weights a to d, to the extremes and deviations of a strip."""
+    """Add four rows, with weights a to d, to the extremes and the sums of deviations of a strip of columns."""
     for j in range(_WIDE):
         held = sums[j], sums[_WIDE + j], sums[2 * _WIDE + j], sums[3 * _WIDE + j], sums[4 * _WIDE + j]
         held = _add(rows[_WIDE + j], b, _add(rows[j], a, held))
@@ -160,7 +160,7 @@ def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float
 
 @compile_kernel
 def _add_sizes(rows: Floats, n_rows: int, sums: Floats) -> None:
-    """Add rows to the counts, sums of |x| and sums of x^2 of a strip; missing values are ignored."""
+    """Add rows to the counts, sums of |x| and sums of x^2 of a strip of columns; missing values are ignored."""
     for i in range(n_rows):
         row = rows[i * _WIDE : (i + 1) * _WIDE]
         for j in range(_WIDE):
@@ -189,13 +189,13 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
 
     The rows of ``out`` are:
 
-    * the first value f, which is set before;
+    * the first value f, which the caller sets;
     * the smallest and the largest value;
     * the sums of ``w (x - f)`` and of ``w (x - f)^2``;
     * if ``sizes``, the number of non-zeros, and the sums of ``|x|`` and of ``x^2``.
 
-    Each sum runs over its rows in order, so the bits depend neither on the memory order, nor on the other columns, nor on how rows are
-    divided.
+    Each sum runs over its rows in order. Its bits are therefore the same for every memory order, any other columns and any division of the
+    rows.
 
     ``x`` (m,) holds the values, row i of column j at ``starts[i] + j * across``. ``starts`` and ``weights`` are padded to a multiple of
     four rows by the first row with weight 0.

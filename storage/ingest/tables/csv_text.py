@@ -67,8 +67,8 @@ class CsvSource(Table):
             yield from (row for row in csv.reader(whole, delimiter=self._delimiter) if row)
 
     def _text_columns(self, columns: Sequence[str]) -> set[int]:
-        """Return columns whose first value is not a number, judging by the beginning of the text. The column readers later use the whole
-        text.
+        """Return the columns that are taken for texts because their first value is not a number. Only the beginning of the text is
+        examined; the column readers later examine all of it.
         """
         texts = {k for k, column in enumerate(columns) if column in self._options.categorical}
         undecided = set(range(len(columns))) - texts
@@ -89,7 +89,7 @@ class CsvSource(Table):
         return columns[0] if len(cells) > 1 and cells in ([str(k + first) for k in range(len(cells))] for first in (0, 1)) else None
 
     def _follow_encoding(self) -> None:
-        """Read as texts the columns that are names in the followed store, and the others as numbers."""
+        """Read a column as texts if it holds names in the store given as ``like``, and as numbers otherwise."""
         if self._options.guided is None:
             return
         for k, column in enumerate(self._roles.features):
@@ -106,7 +106,7 @@ class CsvSource(Table):
         self._text.close()
 
     def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any] | Words]]]:
-        """Yield blocks of rows; with very many columns row by row, each in parts."""
+        """Yield blocks of rows. With very many columns, each row is read separately, in parts."""
         if not self.is_wide:
             yield from super().pieces(options)
             return
@@ -136,7 +136,7 @@ class CsvSource(Table):
             raise DataError(f"column {name!r}: {error.reason}; {remedy}", self.name, error.line, error.column) from error
 
     def _cells(self, rows: Sequence[WideRow], k: int) -> npt.NDArray[Any]:
-        """Return the texts of a column in the form of the other reader."""
+        """Return the texts of a column in the same form as pyarrow's streaming reader does."""
         import pyarrow as pa
 
         cells = self._plain(self.columns[k], pa.array([row.texts[k] for row in rows]))
@@ -148,7 +148,7 @@ class CsvSource(Table):
 
     @property
     def _blank_rows(self) -> bool:
-        """Return whether an empty line is a row, which has a single, empty cell."""
+        """Return whether an empty line counts as a row with a single, empty cell."""
         return self._options.reads_missing and len(self.columns) == 1
 
     @property
@@ -184,7 +184,9 @@ class CsvSource(Table):
         return plain_cells(column, self._options.missing_words, is_comma)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield rows with the number of their last line, read again with the standard library, which is slow but knows positions."""
+        """Read the text again with the standard library, which is slow but knows positions. Yield each row with the number of its last
+        line.
+        """
         with open_text(self._source, self.name, self._options.encoding).stream as stream:
             text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", newline="")
             reader = csv.reader(text, delimiter=self._delimiter)
@@ -257,7 +259,7 @@ class WideRows:
 
     * ``columns``: the number of cells per row.
     * ``texts``: the columns kept as texts.
-    * ``plain``: a function that prepares the cells of a column, given by name, for the number rules.
+    * ``plain``: a function of a column's name and cells that replaces decimal commas and words for missing values.
 
     Raises DataError, with the line, for a row with another number of cells, or a cell that is not a number.
     """

@@ -1,7 +1,7 @@
 """Files of tables in groups of rows (Parquet, Arrow).
 
-A group that fits in an eighth of the budget is read by rows. For a larger group, some columns at a time are written to scratch and combined
-to rows from there, because pyarrow's memory for a group grows with the number of columns read together.
+A group that fits in an eighth of the budget is read by rows. A larger group is read some columns at a time. These columns are written to
+scratch, and the rows are put together from there, because pyarrow's memory for a group grows with the number of columns read together.
 """
 
 import struct
@@ -158,7 +158,7 @@ class _Declared(NamedTuple):
 
 
 class _BatchStream:
-    """A stream of record batches with the interface of a file of them: batches before the requested one are skipped."""
+    """A stream of record batches with the interface of a record batch file: batches before the requested one are skipped."""
 
     def __init__(self, begin: Callable[[], Foreign]) -> None:
         self._begin, self._reader, self._next = begin, begin(), 0
@@ -213,7 +213,9 @@ class FeatherSource(GroupedTable):
         return np.memmap(self._path, np.uint8, "r")
 
     def _declared(self, options: Options) -> list[_Declared]:
-        """Read the headers of the record batches. Raises SchemaError if the columns decompressed together exceed the budget."""
+        """Read the headers of the record batches. Raises SchemaError if the columns that are decompressed at the same time exceed the
+        budget.
+        """
         from pyarrow import ipc
 
         batches, at_once = list[_Declared](), max(1, len(self._roles.columns))

@@ -1,8 +1,8 @@
 """Variables of MATLAB files of version 5 (saved with -v6 or -v7), unpacked to scratch piece by piece.
 
 A file is a sequence of elements, each with a type, a length and bytes; a compressed element contains one other element. A matrix element
-has flags, lengths, a name and then the numbers, which may be stored in a smaller type than their own. Declared lengths are never trusted:
-if they disagree with the bytes, the file is rejected.
+has flags, lengths, a name and then the numbers, which may be stored in a smaller type than that of the matrix. Declared lengths are never
+trusted: if they disagree with the bytes, the file is rejected.
 """
 
 import struct
@@ -66,7 +66,7 @@ class _Bytes:
                     return b""
 
     def element(self, order: str) -> tuple[int, int, bytes]:
-        """Return type and length of the next tag, and its bytes if they are in the tag itself."""
+        """Read the tag of the next element. Return the type and the length of the element, and its bytes if the tag contains them."""
         tag = self.read(8)
         kind, length = struct.unpack(f"{order}II", tag)
         return (kind & 0xFFFF, kind >> 16, tag[4 : 4 + min(4, kind >> 16)]) if kind >> 16 else (kind, length, b"")
@@ -93,7 +93,8 @@ def read_variables(path: Path, folder: Path | None) -> dict[str, Any]:
     """Unpack the numbers of a file, or only check and list them (``folder=None``).
 
     Cells are read if they hold texts; structures and functions are skipped. Returns arrays by name; a sparse matrix as ``NAME_data``,
-    ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc"). Raises DataError if an element disagrees with its bytes.
+    ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc"). Raises DataError if the type or length that an element
+    declares does not match its bytes.
     """
     arrays: dict[str, Any] = {}
     size = path.stat().st_size

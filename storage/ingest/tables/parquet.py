@@ -45,8 +45,8 @@ class ParquetSource(GroupedTable):
         return max(0, int(self._file.metadata.row_group(group).total_byte_size)) + self.digest.size
 
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
-        """Yield some rows. A column that is too large is read through a buffer. This is not done for many columns, whose buffers would take
-        too much memory.
+        """Yield some rows. A single column that is too large is read through a buffer; for many columns, the buffers would take too much
+        memory.
         """
         file = _open_parquet(self._path, [], _BUFFER) if alone else self._file
         for batch in file.iter_batches(batch_size=step, row_groups=[group], columns=list(names), use_threads=False):

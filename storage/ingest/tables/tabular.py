@@ -34,7 +34,7 @@ class Roles(NamedTuple):
     * ``columns``: positions of the row tables.
     * ``arrays``: row tables given as arrays.
     * ``others``: the remaining columns.
-    * ``messages``: messages about columns that nobody asked for.
+    * ``messages``: messages about columns that are left out although no option says so.
     """
 
     features: list[int]
@@ -103,7 +103,7 @@ def _left_out(names: Sequence[str], used: set[int], options: Options) -> list[st
 def _chosen_others(
     names: Sequence[str], positions: dict[str, int], tables: dict[str, int], options: Options, source: str, index: set[str | None]
 ) -> list[Other]:
-    """Return the columns that are not features according to the options."""
+    """Return the columns that, according to the options, are not features."""
     for name in (*options.categorical, *options.drop, *(options.columns or ())):
         _find(name, positions, source)
     busy = [name for name in (*options.drop, *options.categorical) if positions[name] in tables.values()]

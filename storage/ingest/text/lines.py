@@ -9,7 +9,7 @@ from .._jit import compile_kernel
 from .cells import to_double
 
 OK, MORE, BAD_LABEL, UNKNOWN_LABEL, MISSING_COLON, BAD_INDEX, INDEX_LOW, INDEX_HIGH, NOT_ASCENDING, BAD_VALUE, TOO_LARGE = range(11)
-"""Status of a call. MORE means: stop, read the deferred numbers, call again."""
+"""Status of a call. After MORE, the caller reads the deferred numbers and calls again."""
 
 AT, ROWS, NNZ, LINES, DEFERRED, LOWEST, HIGHEST, EXACT32, N_STATE = range(9)
 """Positions in ``state``:
@@ -209,7 +209,7 @@ def _read_label(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, 
 
 @compile_kernel
 def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
-    """Return the position after the word at p; p itself if the word has a colon, so that it is an entry."""
+    """Return the position after the word at p, or p itself if the word has a colon and is therefore an entry."""
     q = p
     while not _ends_token(buf[q]):
         if buf[q] == _COLON:

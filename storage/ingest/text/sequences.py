@@ -43,8 +43,8 @@ class SequenceSource(Source):
     """FASTA or one string per line, from a file, plain or compressed, or from standard input ("-").
 
     FASTA: a header line ``>name key=value …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another key,
-    given as ``target``). Strings: a line is a string, or a label, a tab and a string; either all lines have a label or none has. Raises
-    SchemaError for options that do not apply to sequences.
+    given as ``target``). Strings: each line is a string, with a label and a tab before it in all lines or in none. Raises SchemaError for
+    options that do not apply to sequences.
     """
 
     def __init__(self, source: str | Path, form: str, options: Options) -> None:
@@ -61,7 +61,7 @@ class SequenceSource(Source):
 
     @property
     def memory(self) -> int | None:
-        """Upper bound of the text's bytes in memory until the store is written; None if its length is not known in advance."""
+        """Upper bound of the memory in bytes that the text takes until the store is written; None if its length is not known in advance."""
         return None if self.digest is None or not is_plain(self.path, self._encoding) else _TEXT_TO_MEMORY * self.digest.size
 
     def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:

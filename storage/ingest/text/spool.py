@@ -2,8 +2,8 @@
 
 A block is a mapping of arrays. Sparse: ``lengths`` int32 (rows,), ``cols`` int32, ``vals`` float32 or float64 (CSR without pointers).
 Dense: ``dense`` (n_cols, rows), which is transposed so that a range of columns is contiguous. Both have row tables ``y`` float64, ``task``
-int64, ``weight`` float64, ``covariate:NAME`` float64. Values are float32 in blocks where it represents all of them, and float64 in others;
-the type of the store follows from all blocks together.
+int64, ``weight`` float64, ``covariate:NAME`` float64. The values of a block are float32 if that represents all of them exactly, else
+float64. The type of the store follows from all blocks together.
 """
 
 import hashlib

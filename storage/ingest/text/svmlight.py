@@ -35,8 +35,8 @@ _NAMED = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 class LineParser:
     """Parses streams of text. Its arrays are reused, so a block must be copied before the next one is requested.
 
-    ``high_rule`` explains in messages why an index is too large. ``buffer`` and ``max_line`` are the bytes read at a time, and the largest
-    length of a line.
+    ``high_rule`` explains in messages why an index is too large. ``buffer`` is the number of bytes read at a time, and ``max_line`` the
+    largest length of a line in bytes.
     """
 
     def __init__(self, name: str, rules: Rules, high_rule: str, buffer: int, max_line: int) -> None:
@@ -88,7 +88,9 @@ class LineParser:
             self.buffer[:carried] = self.buffer[end:have]
 
     def _fill(self, stream: Readable, have: int) -> tuple[int, int]:
-        """Read after the ``have`` bytes kept. Return the number of bytes now in the buffer, and the end of the last whole line."""
+        """Append bytes of the stream to the ``have`` bytes in the buffer. Return the number of bytes now in the buffer, and the end of the
+        last whole line.
+        """
         while True:
             capacity = self.buffer.size - _SPARE
             while have < capacity and (got := stream.readinto(self.buffer[have:capacity].data)):
@@ -271,8 +273,8 @@ class RowText:
     def piece(self, offset: int, lines: int) -> TextPiece:
         """Return the rows that begin at a byte of the text; ``lines`` is the number of lines before it, for messages.
 
-        A line that breaks a rule ends the piece before it, so that nothing is lost; if it comes first, the piece is rejected. Raises
-        DataError, with line and column, if the first line breaks a rule, or if the source cannot be read.
+        If a line breaks a rule, the piece ends before this line, so that no earlier row is lost. Raises DataError, with line and column, if
+        the first line of the piece breaks a rule, or if the source cannot be read.
         """
         text, last = self._text(offset)
         try:

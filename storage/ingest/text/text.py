@@ -26,7 +26,7 @@ _TEXT_TO_MEMORY = 8  # bytes of blocks, buckets and arrays that a byte of text m
 
 @dataclass
 class RangeRecord:
-    """A range of text that was parsed: where it ends and what it contained (for a stream, also its lines)."""
+    """A range of text that was parsed: where it ends and what it contained (for a stream, also the number of its lines)."""
 
     index: int
     end: int
@@ -60,8 +60,8 @@ class SvmlightSource(Source):
 
     @property
     def memory(self) -> int | None:
-        """Upper bound of the bytes of blocks, buckets and arrays for the text, in memory or on scratch; None if its length is not known in
-        advance.
+        """Upper bound of the bytes that the blocks, buckets and arrays of the text take, in memory or on scratch; None if the length of the
+        text is not known in advance.
         """
         return None if self.digest is None or self.packed else _TEXT_TO_MEMORY * self.digest.size
 
@@ -95,7 +95,7 @@ class SvmlightSource(Source):
 
 
 class _Reader:
-    """Reads a text in steps of 64 MiB, except what the journal of a killed ingest holds."""
+    """Reads a text in steps of 64 MiB. Steps in the journal of a killed ingest are not read again."""
 
     def __init__(self, source: SvmlightSource, scratch: Scratch, options: Options, reading: Reading, progress: Progress) -> None:
         self.source, self.scratch, self.options, self.reading, self.progress = source, scratch, options, reading, progress
