@@ -132,7 +132,7 @@ def _parse_address(text: str) -> ClusterConfig:
     except ValueError:
         valid = False
     if not valid:
-        raise _refuse_text(text, "an address is scheme, host and port")
+        raise _refuse_text(text, "an address has the form SCHEME://HOST:PORT")
     return ClusterConfig(kind="address", target=text.rstrip("/"))
 
 
@@ -147,7 +147,7 @@ def _parse_factory(text: str) -> ClusterConfig:
     target = text.partition(":")[2]
     module, _, name = target.partition(":")
     if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise _refuse_text(text, "a factory is a dotted module, a colon and the name of a callable in it")
+        raise _refuse_text(text, "a factory has the form factory:PACKAGE.MODULE:CALLABLE")
     return ClusterConfig(kind="factory", target=target)
 
 
@@ -185,7 +185,7 @@ def parse_cluster(
         raise _refuse_text(name, "unknown form")
     config = ClusterConfig() if parser is None else parser(name)
     if config.kind == "factory" and not allow_code:
-        raise ClusterConfigError(f"cluster={text!r}: a factory runs code, which is not allowed from here; name it on the command line")
+        raise ClusterConfigError(f"cluster={text!r}: a factory runs code, which a file may not do; give the factory on the command line")
     if config.kind == "address":
         check_plaintext(config.target, allow_plaintext)
     memory = None if worker_memory is None else parse_bytes(worker_memory)

@@ -84,7 +84,8 @@ class Executor:
         """Compare the memory bound of a plan with the memory of workers. Raises MemoryBoundExceeded with both numbers and a remedy."""
         needed, available = plan.memory_bound, self.task_memory
         if needed > available:
-            sizes = f"needs up to {bytes_text(needed)} a step and a worker can give it {bytes_text(available)} ({self._memory_text()})"
+            room = f"a worker has only {bytes_text(available)} for a step ({self._memory_text()})"
+            sizes = f"needs up to {bytes_text(needed)} a step, but {room}"
             advice = "give workers more memory (--worker-memory) or fewer threads, or use smaller blocks (ingest --budget)"
             raise MemoryBoundExceeded(f"plan '{plan.program.name}' {sizes}; {advice}", needed, available)
 

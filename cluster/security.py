@@ -67,7 +67,7 @@ def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
     files = find_tls(tls)
     if files is None:
         ways = f"--tls-ca, --tls-cert, --tls-key, or {', '.join(VARIABLES.values())}, or distributed.comm.tls in the Dask configuration"
-        raise ClusterConfigError(f"cluster {address!r} speaks TLS, and no certificates are set; give ca, cert and key files ({ways})")
+        raise ClusterConfigError(f"cluster {address!r} uses TLS, but no certificates are set; give ca, cert and key files ({ways})")
     from distributed import Security
 
     return Security(require_encryption=True, tls_ca_file=files.ca, tls_client_cert=files.cert, tls_client_key=files.key)
@@ -109,7 +109,7 @@ def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
     """
     if not is_plaintext_abroad(address):
         return None
-    reason = f"cluster {address!r} is not on this computer and not encrypted: anyone on the network between can run code on it"
+    reason = f"cluster {address!r} is not on this computer and not encrypted: anyone on the network can run code on the cluster"
     if allow_plaintext:
         return reason
     raise PlaintextRefused(f"{reason}; use a tls:// scheduler, or allow it with --allow-plaintext (allow_plaintext=True)")

@@ -23,5 +23,5 @@ def refuse_array(what: str, needed: int, allowed: int | None) -> None:
     if allowed is not None and needed > allowed:
         raise MemoryError(
             f"{what} needs {needed / 2**20:,.0f} MiB, but only {max(allowed, 0) / 2**20:,.0f} MiB of driver_memory are left; "
-            "use fewer rows or constraints, give a base, or raise --driver-memory"
+            "use fewer rows or constraints, set the parameter base, or raise --driver-memory"
         )

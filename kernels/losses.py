@@ -391,7 +391,7 @@ def require_loss(loss: Loss, solver: str, *needs: str) -> None:
     """
     lacking = " and ".join(need for need in needs if not hasattr(loss, need))
     if lacking:
-        raise ValueError(f"loss={loss.name!r}: must be one of {_names_with(*needs)}; {solver} needs its {lacking}")
+        raise ValueError(f"loss={loss.name!r}: must be one of {_names_with(*needs)}; {solver} needs a loss with {lacking}")
 
 
 def _names_with(*needs: str) -> str:

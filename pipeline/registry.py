@@ -244,7 +244,6 @@ def check_inputs(info: MethodInfo, extra: Mapping[str, Any], spell: Callable[[st
     """
     for name, (item, takers) in extra_inputs().items():
         if info.name not in takers and extra.get(name) is not None:
-            verb = "do" if len(takers) > 1 else "does"
-            raise ValueError(f"{spell(name)}: {info.name} does not take {item.what}; of the methods {', '.join(takers)} {verb}")
+            raise ValueError(f"{spell(name)}: {info.name} does not take {item.what}; methods that do: {', '.join(takers)}")
         if info.name in takers and item.required and extra.get(name) is None:
             raise ValueError(f"{spell(name)}: {info.name} needs {item.what} ({item.flag} FILE)")

@@ -45,9 +45,9 @@ def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockSto
     if reader and store.meta.n_coded:
         assert store.encoding is not None
         name = store.encoding.feature_names[next(iter(store.encoding.coded_levels))]
-        advice = "ingest the source with another --missing, which makes a feature of every level"
+        advice = "to make a feature of every level, ingest the source with another --missing"
         raise DataError(
-            f"column {name!r} holds level numbers (missing='keep'), which {reader} does not accept, only rule-ensemble does; {advice}",
+            f"column {name!r} holds level numbers (missing='keep'); only rule-ensemble accepts them, not {reader}; {advice}",
             store.url,
         )
     return store
@@ -179,7 +179,7 @@ def row_dimension(data: Foreign, name: str) -> str:
         what = (
             f"variable {odd[0]!r} has {len(data[odd[0]].dims)} dimensions" if odd else f"its variables lie along {sorted(map(str, dims))}"
         )
-        raise SchemaError(f"{name}: {what}; all columns of a table must share one dimension, its rows; choose them with data[[...]]")
+        raise SchemaError(f"{name}: {what}; all columns of a table must share one dimension, its rows; choose columns with data[[...]]")
     return dims.pop()
 
 
@@ -262,10 +262,10 @@ def feature_groups(given: Any, names: Sequence[Any] | None, columns: Sequence[An
         return None
     is_size, is_named = np.issubdtype(type(given), np.integer), hasattr(given, "keys") and not hasattr(given, "to_numpy")
     if is_named or not (is_size or hasattr(given, "__iter__")):
-        raise ValueError(f"groups={given!r}: must be a label for each feature, a list of arrays of features, or a whole number, their size")
+        raise ValueError(f"groups={given!r}: must be a label for each feature, a list of arrays of features, or the size of all groups")
     if is_size:
         if given < 1 or n % given:
-            raise ValueError(f"groups={given}: groups of one size must make up all {n} features; give a label for each feature")
+            raise ValueError(f"groups={given}: the group size must divide {n}, the number of features; or give a label for each feature")
         return np.arange(n) // int(given)
     if not hasattr(given, "index") or not hasattr(given, "to_numpy"):
         return given

@@ -97,7 +97,7 @@ class MemoryBlocks(BlockSource):
         weight = None if weight is None or np.ptp(weight) == 0 else weight
         factor, shift, beyond = factors_of(self.by_columns, kind, weight)
         if beyond.size:
-            raise DataError(f"column {int(beyond[0])}: the sum of its squares overflows, so scale={kind!r} has no factor for it")
+            raise DataError(f"column {int(beyond[0])}: the sum of its squares overflows, so scale={kind!r} cannot be used")
         return ColumnScale(kind, factor, shift if centred else None)
 
     @cached_property

@@ -89,7 +89,7 @@ def is_local(url: str | os.PathLike[str]) -> bool:
 
 def _read_form(text: str, what: str) -> Place:
     if _WINDOWS.match(text):
-        raise UrlError(f"{what} {text!r} looks like a Windows path; paths have / here (a file of this name: ./{text})")
+        raise UrlError(f"{what} {text!r} looks like a Windows path; write / in paths (for a file of this name: ./{text})")
     match = _SCHEME.match(text)
     if match is None or (match[2] is None and match[1].lower() not in SCHEMES):
         if not text or "\0" in text:
@@ -98,9 +98,9 @@ def _read_form(text: str, what: str) -> Place:
     scheme = match[1].lower()
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise UrlError(f"{what} {_hide_secrets(text)!r} has the scheme {match[1]!r}; known are a path, {known}")
+        raise UrlError(f"{what} {_hide_secrets(text)!r} has the scheme {match[1]!r}; give a path, or a URL with {known}")
     if match[2] is None:
-        raise UrlError(f"{what} {_hide_secrets(text)!r} lacks the slashes of {scheme}:// (a local file of this name: ./{text})")
+        raise UrlError(f"{what} {_hide_secrets(text)!r} lacks the slashes of {scheme}:// (for a local file of this name: ./{text})")
     return _parse_local(text, what) if scheme == "file" else _parse_remote(text, scheme, what)
 
 
@@ -117,12 +117,12 @@ def _parse_remote(text: str, scheme: str, what: str) -> Place:
     # A container of abfs://container@account is no secret.
     user = "" if scheme.startswith("abfs") and ":" not in parts.netloc.partition("@")[0] else parts.netloc.rpartition("@")[0]
     if user or parts.query or parts.fragment or "?" in text or "#" in text:
-        advice = "set credentials in the environment: logs and files would keep those of a URL"
+        advice = "set credentials in the environment, because URLs appear in logs and files"
         raise UrlError(f"{what} {shown!r} has a user, a query or a fragment; {advice} (in a name write %3F for ?, %23 for #)")
     if not parts.netloc:
         raise UrlError(f"{what} {shown!r} names no bucket or host")
     if _CONTROL.search(text) or any(part in (".", "..") for part in unquote(parts.path).split("/")):
-        raise UrlError(f"{what} {shown!r} has a part that is '.', '..' or no letter; write the place in full")
+        raise UrlError(f"{what} {shown!r} has a part '.' or '..', or a control character; write the place in full")
     return Place(SCHEMES[scheme], f"{scheme}{text[len(scheme) :]}".rstrip("/"))
 
 

@@ -72,7 +72,7 @@ class Versions:
         current, digests = fields.get("current"), fields.get("versions")
         digests = digests if isinstance(digests, dict) else {}
         if not (isinstance(current, str) and current in digests and all(isinstance(digest, str) for digest in digests.values())):
-            raise DigestMismatch(f"{where} does not name a version that counts among those there are: it is damaged")
+            raise DigestMismatch(f"{where} does not name a current version from its own list: it is damaged")
         return cls(current, digests)
 
     def holding(self, digest: str) -> str | None:
@@ -113,7 +113,7 @@ class Opened:
         """Compare the digest of the manifest with the expected one. Raises DigestMismatch if they differ."""
         if digest != self.digest:
             pointed = f"{self.base.url}/{POINTER} says {self.digest}"
-            raise DigestMismatch(f"{self.objects.url}/{MANIFEST} has the digest {digest}; {pointed}: one was changed")
+            raise DigestMismatch(f"{self.objects.url}/{MANIFEST} has the digest {digest}; {pointed}: one of the two files was changed")
 
     def confirm(self) -> None:
         """Check that the store was not removed, or removed and recreated, since it was opened. Raises DigestMismatch if it was."""
@@ -125,7 +125,9 @@ class Opened:
             digests = {} if versions is None else versions.digests
             now = f"now has the digest {digests.get(self.name) or digests[versions.current]}" if versions else "is gone"
             change = f"what was opened had the digest {self.digest}, the store {now}"
-            raise DigestMismatch(f"{self.base.url} was replaced while it was read: {change}; results from a mixture of both are not used")
+            raise DigestMismatch(
+                f"{self.base.url} was replaced while it was read: {change}; results from a mixture of both stores are discarded"
+            )
 
 
 def open_version(base: Objects, digest: str | None = None) -> Opened:
@@ -194,7 +196,7 @@ def publish_version(base: Objects, name: str, digest: str, seen: Mapping[str, An
     content = Versions(name, {**digests, name: digest}).encode()
     if isinstance(base, RemoteObjects):
         if not base.replace(POINTER, content, seen):
-            raise RunLocked(f"{base.url} was replaced by another process while this one wrote it; nothing of this one is kept")
+            raise RunLocked(f"{base.url} was replaced by another process while this process wrote it; what this process wrote is discarded")
         _clear_begun(base, {*digests, name})
         return
     base.write(POINTER, content, fsync=True)

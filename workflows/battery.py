@@ -438,10 +438,10 @@ def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
 def too_little_memory_is_refused_before_work(bench: Bench) -> None:
     """If the memory limit is too low, the error names the memory needed, the limit and a remedy, and nothing is written."""
     events, run = list[Any](), bench.scratch / "run"
-    with expect_error(MemoryBoundExceeded, f"^{bench.case.method}: this process would hold .*it may hold driver_memory=1 KiB: ") as caught:
+    with expect_error(MemoryBoundExceeded, f"^{bench.case.method}: this process would hold .*its limit is driver_memory=1 KiB: ") as caught:
         bench.start(run, driver_memory="1KiB", on_event=events.append)
     message = str(caught[0])
-    assert message.endswith(", or give it more (--driver-memory)") and "1 KiB: , or" not in message
+    assert message.endswith(", or raise the limit (--driver-memory)") and "1 KiB: , or" not in message
     assert exit_code(caught[0]) == 5
     assert not [event for event in events if event["event"] == "iteration"] and not run.exists()
 

@@ -154,7 +154,7 @@ def _misplaced_option(error: click.ClickException) -> str | None:
     takers = [
         name for name, command in commands.items() if any(flag in param.opts for param in getattr(command, "template", command).params)
     ]
-    return f"{words} has no option {flag}: it is one of {', '.join(takers)}" if takers else None
+    return f"{words} has no option {flag}: it belongs to {', '.join(takers)}" if takers else None
 
 
 def _path_trouble(error: BaseException) -> str | None:

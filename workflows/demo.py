@@ -48,7 +48,7 @@ def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
     outcome = run_workflow(read_workflow(out / WORKFLOW), where=compute, sink=emit)
     results = outcome.last["results"]
     if not set(STEPS) <= set(results):
-        raise ConfigError(f"{out / WORKFLOW}: the demonstration needs the steps {', '.join(STEPS)}; `gramplane run` runs any other file")
+        raise ConfigError(f"{out / WORKFLOW}: the demonstration needs the steps {', '.join(STEPS)}; use `gramplane run` for other files")
     chosen = {"n_selected": results["pairs"]["n_selected"], "candidates": count_candidates(results["train"]["columns"])}
     figures = {"accuracy": results["score"]["accuracy"], **chosen, "seconds": round(time.perf_counter() - began, 2)}
     return {**figures, "report": results["report"]["report"], "workflow": str(out / WORKFLOW), "steps": dict(outcome.steps)}

@@ -100,5 +100,5 @@ def _read_grid(entry: Mapping[str, Any], d: int | None) -> list[Any]:
             raise ConfigError(f"unknown key {key!r} of grid{nearest(key, _GRID)}")
     features = options.pop("features", d)
     if not features:
-        raise ConfigError("a grid needs the number of features here; write `features:` below `grid:`")
+        raise ConfigError("a grid needs the number of features; write `features:` below `grid:`")
     return kernel_grid(features, **options)

@@ -194,7 +194,7 @@ def _need_done(context: StepContext, step: Step) -> None:
     for need in step.needs:
         record = StepManifest.read(_record_path(context, need))
         if record is None or record.status != "done":
-            raise ConfigError(f"step {step.id!r} needs {need!r}, which is not done in {context.folder}; run it first")
+            raise ConfigError(f"step {step.id!r} needs {need!r}, which is not done in {context.folder}; run the step {need!r} first")
 
 
 def _requested_manifest(context: StepContext, step: Step) -> StepManifest:

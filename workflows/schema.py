@@ -165,7 +165,7 @@ class TuneArgs(FitArgs):
     @model_validator(mode="after")
     def _rows_are_read_again(self) -> TuneArgs:
         if self.stream is not None:
-            raise ValueError("stream is read once, and tune compares settings on rows held out: ingest the text into a store")
+            raise ValueError("tune compares settings on held-out rows, but stream is read only once; ingest the text into a store")
         return self
 
 
@@ -396,15 +396,11 @@ def _check_models(spec: WorkflowSpec, document: Document) -> None:
         named = list(step.args.models or []) if isinstance(step, ReportStep) else named
         for name in named:
             if name not in step.needs:
-                raise ConfigError(
-                    f"{document.place(('steps', index, 'with'))}: uses the model of {name!r}, which its needs do not list; add it there"
-                )
+                raise ConfigError(f"{document.place(('steps', index, 'with'))}: uses the model of {name!r}; add {name!r} to needs")
         if isinstance(step, (*USING, ReportStep)) and not spec.model_steps(step):
-            raise ConfigError(
-                f"{document.place(('steps', index))}: needs no fit or tune step whose model it could use; add one to its needs"
-            )
+            raise ConfigError(f"{document.place(('steps', index))}: uses a model, but its needs list no fit or tune step; add one to needs")
         if isinstance(step, USING) and len(spec.model_steps(step)) > 1:
-            raise ConfigError(f"{document.place(('steps', index))}: needs several fit or tune steps; choose one with 'model:'")
+            raise ConfigError(f"{document.place(('steps', index))}: its needs list several fit or tune steps; choose one with 'model:'")
 
 
 def check_document(document: Document, allow_code: bool = False) -> Workflow:

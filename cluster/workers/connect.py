@@ -141,7 +141,7 @@ def _read_scheduler_file(path: Path, connect_timeout: float) -> str:
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
             problem = error  # it may be half written
         if time.monotonic() > deadline:
-            raise ClusterUnreachable(f"scheduler file {str(path)!r} not usable within {connect_timeout:g} s: {problem!r}") from problem
+            raise ClusterUnreachable(f"scheduler file {str(path)!r} could not be read in {connect_timeout:g} s: {problem!r}") from problem
         time.sleep(0.1)
 
 

@@ -178,8 +178,8 @@ class DaskExecutor(Executor):
 
     def _memory_text(self) -> str:
         measured = self._capacity
-        process = f"the process itself takes {bytes_text(measured.idle)}, {measured.threads} task(s) at a time"
-        return f"{super()._memory_text()}; {process}, and Dask holds a worker back at {measured.share:.0%}"
+        process = f"an idle worker takes {bytes_text(measured.idle)}, {measured.threads} task(s) run at a time"
+        return f"{super()._memory_text()}; {process}, and Dask pauses a worker at {measured.share:.0%} of its memory"
 
     def _compute(self, plan: Plan[Any]) -> Done:
         for _ in range(self._limits.allowed_failures + 1):

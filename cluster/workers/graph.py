@@ -160,5 +160,5 @@ def original_cause(error: BaseException) -> BaseException:
 
 def memory_plan(plan: Plan[Any], worker_memory: int) -> str:
     """Return the sentence about memory for messages about dead workers."""
-    sizes = f"planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}"
-    return f"the usual cause is memory: {sizes}; the workers' logs say more"
+    sizes = f"a step was planned to need up to {bytes_text(plan.memory_bound)}, and a worker has {bytes_text(worker_memory)}"
+    return f"the usual cause is too little memory: {sizes}; the workers' logs say more"

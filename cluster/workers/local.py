@@ -76,7 +76,7 @@ def _refuse_too_small(config: ClusterConfig) -> None:
     memory = config.memory_per_worker
     if memory is not None and memory < _PROCESS_BYTES:
         sizes = f"each worker would have {bytes_text(memory)}, and its process alone needs {bytes_text(_PROCESS_BYTES)}"
-        advice = "use fewer workers, or give them more (--worker-memory)"
+        advice = "use fewer workers, or give each more memory (--worker-memory)"
         raise MemoryBoundExceeded(f"cluster '{config}': {sizes}; {advice}", _PROCESS_BYTES, memory)
 
 
@@ -279,11 +279,11 @@ class Keepers:
                 emit({"event": "warning", "message": message})
                 return
             if len(failures) == len(self._keepers):
-                hint = "a script that opens one needs `if __name__ == '__main__':`"
+                hint = "a script that starts a local cluster needs `if __name__ == '__main__':`"
                 raise ClusterLost(f"cluster '{config}' did not start: {failures[0]} ({hint})")
             lost, timeout = [k.lost_at for k in self._keepers if k.lost_at is not None], config.limits.no_workers_timeout
             if time.monotonic() > (min(lost) + timeout if lost else began + max(timeout, _START_AT_LEAST)):
-                raise ClusterLost(f"cluster '{config}' did not start: no worker within {waited:.0f} s (no_workers_timeout)")
+                raise ClusterLost(f"cluster '{config}' did not start: no worker started within {waited:.0f} s (no_workers_timeout)")
             time.sleep(_POLL)
 
     def end(self) -> None:

@@ -68,7 +68,7 @@ def weakest_capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capaci
 
 def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | BaseException) -> str | None:
     if isinstance(theirs, BaseException):
-        raise VersionMismatch(f"{who} cannot run gramplane {ours['gramplane']} as the driver does: {theirs!r}") from theirs
+        raise VersionMismatch(f"{who} cannot run gramplane {ours['gramplane']}, the driver's version: {theirs!r}") from theirs
     if clash := find_conflict(ours, theirs):
         raise VersionMismatch(f"{who} runs {clash}; install the same on both")
     other = ", ".join(list_differences(ours, theirs))
@@ -97,5 +97,5 @@ def check_agreement(expected: object, found: Mapping[str, Any]) -> None:
             raise PreflightFailed(f"worker {worker} failed the check before the run: {value!r}") from value
         if value != expected:
             raise PreflightFailed(
-                f"worker {worker} found {value!r}, the driver {expected!r}: they do not see the same data; give a path that all can read"
+                f"worker {worker} found {value!r}, the driver found {expected!r}: their data differ; give a path that all workers can read"
             )

@@ -83,7 +83,7 @@ class Watchdog:
         # What a hung worker holds or was to compute is needed again, and others may wait for it to send something: the whole plan is
         # submitted anew, so that nothing of it is left to wait for.
         if silent:
-            raise Stranded(f"was left without {silent[-1]}, which stopped responding")
+            raise Stranded(f"lost worker {silent[-1]}, which stopped responding")
         self._check_stranded(workers)
         self._check_staffed(workers)
         idle = time.monotonic() - self._progress
@@ -138,8 +138,8 @@ class Watchdog:
         full = {worker: free for worker, free in answers.items() if isinstance(free, int) and free < limit}
         if full:
             listed = ", ".join(f"{worker} ({bytes_text(free)} free)" for worker, free in full.items())
-            advice = f"at least {bytes_text(limit)} must be free (set temporary-directory of Dask or TMPDIR to another disk)"
-            raise WorkerDiskFull(f"no task finished for {idle:.0f} s and the disk of local directories is full on {listed}; {advice}")
+            advice = f"free at least {bytes_text(limit)}, or set Dask's temporary-directory or TMPDIR to another disk"
+            raise WorkerDiskFull(f"no task finished for {idle:.0f} s and the disk of Dask's temporary files is full on {listed}; {advice}")
 
 
 def _describe_workers(workers: Mapping[str, Any]) -> str:

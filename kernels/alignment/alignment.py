@@ -300,7 +300,7 @@ def alignments(
     if not 1e-12 <= tol <= 0.1:
         raise ValueError(f"tol is {tol}; it must be in [1e-12, 0.1]")
     if kernel == "linear" and widths is not None:
-        raise ValueError("widths are given, but the linear kernel has none")
+        raise ValueError("widths are given, but kernel='linear' has no width; leave widths out")
     sigmas, times = _check_widths(widths, k), row_counts(sample_weight, m)
     if not times.all():
         centre_target(y, m)

@@ -64,7 +64,7 @@ class KernelPath:
 
 def _check_eps(eps: float) -> None:
     if not 0.0 <= eps < np.exp(-1.0):
-        raise ValueError(f"eps is {eps}; it must be in [0, 1/e), or a kernel that left the path could return")
+        raise ValueError(f"eps is {eps}; it must be in [0, 1/e), otherwise an inactive kernel could become active again")
 
 
 def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatArray:
@@ -136,7 +136,11 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
     if high == ALWAYS_ACTIVE or high < p_end:
         raise ValueError(f"n_features is {n_features}, but {n_last} kernels are still active at p = {p_end}; raise lam2 or eps")
     if not np.searchsorted(ordered, high, side="left"):
-        raise ValueError(f"n_features is {n_features}; the last {int((ordered == high).sum())} kernels leave together at p = {high}")
+        last = int((ordered == high).sum())
+        raise ValueError(
+            f"n_features is {n_features}, but the last {last} kernels become inactive together at p = {high}; "
+            f"set n_features to at least {last}"
+        )
     return 0.5 * (max(float(ordered[ordered < high][-1]), p_end) + high)
 
 

@@ -74,12 +74,12 @@ class AlignmentProblem:
             if not (np.isfinite(value) and value >= 0.0):
                 raise ValueError(f"{name} is {value}; it must be finite and >= 0")
         if self.lam1 == 0.0 and self.lam2 == 0.0:
-            raise ValueError("lam1 and lam2 are both 0; nothing bounds the weights")
+            raise ValueError("lam1 and lam2 are both 0; one of them must be above 0, or the weights are unbounded")
         centre = np.asarray(self.centre, dtype=np.float64)
         if not (np.isfinite(centre) & (centre >= 0.0)).all():
             raise ValueError(f"centre is {self.centre}; it must be finite and >= 0")
         if self.lam1 > 0.0 and not np.isfinite(self._pull()).all():
-            raise ValueError(f"centre is {self.centre}; the {self.divergence.name} divergence needs a positive one")
+            raise ValueError(f"centre is {self.centre}; the {self.divergence.name} divergence needs a centre above 0")
 
     def _pull(self) -> FloatArray:
         with np.errstate(divide="ignore"):

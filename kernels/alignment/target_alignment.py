@@ -117,7 +117,7 @@ def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> Alig
     if not weights.any():
         best = int(np.argmax(singles))
         raise ValueError(
-            f"no view is aligned with the links: the best is view {best} with the alignment {singles[best]:.3g}, which must be above 0; "
+            f"no view is aligned with the links: the largest alignment is {singles[best]:.3g} (view {best}) and must be above 0; "
             "set weights='uniform' to give all views the same weight"
         )
     return AlignedWeights(weights, _alignment_value(M, a, square, weights), _alignment_value(M, a, square, equal), singles)

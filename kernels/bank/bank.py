@@ -35,7 +35,7 @@ class PackedBank:
 
     def __init__(self, values: Array, n: int) -> None:
         if values.dtype not in (np.float32, np.float64) or values.ndim != 2 or not values.flags.c_contiguous:
-            raise ValueError(f"values: {values.ndim} dimensions of {values.dtype}, must be a C-ordered (k, n_packed) of float32 or float64")
+            raise ValueError(f"values: {values.ndim}-d {values.dtype}, must be a C-ordered array (k, n_packed) of float32 or float64")
         if n < 1 or values.shape[1] != count_packed(n) or not len(values):
             raise ValueError(f"values: shape {values.shape}, must be (k, {count_packed(max(n, 0))}) with k >= 1 for n={n}")
         self._set_layout(values, n, packed_bands(n))
@@ -85,7 +85,7 @@ class PackedBank:
         diagonal are read.
         """
         if not is_readable_in_place(grams):
-            raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be C-ordered (k, n, n) of float32 or float64")
+            raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be a C-ordered array (k, n, n) of float32 or float64")
         bank = cls.__new__(cls)
         values = grams.view(np.ndarray).reshape(len(grams), -1)
         values.flags.writeable = False
@@ -128,7 +128,7 @@ class PackedBank:
         read = np.triu(stored) if lo == hi else stored
         if not np.isfinite(read).all():
             bad = int(np.flatnonzero(~np.isfinite(read).all(axis=(1, 2)))[0]) + q
-            raise ValueError(f"kernel {bad}: rows {lo}.., columns {hi}.. hold NaN, infinity or numbers beyond {self.values.dtype}")
+            raise ValueError(f"kernel {bad}: the block at row {lo}, column {hi} holds NaN, infinity or numbers beyond {self.values.dtype}")
         self._write(slice(q, q + len(stored)), lo, hi, stored)
         if self._areas is not None:
             rows = stored.shape[1]
@@ -142,7 +142,7 @@ class PackedBank:
 
     def _check_writable(self) -> None:
         if self.lent:
-            raise ValueError("a bank over matrices of the caller cannot change them; packed() returns a copy that may be changed")
+            raise ValueError("this bank reads the caller's matrices and cannot change them; call packed() for a writable copy")
 
     def _check_position(self, q: int, lo: int, hi: int, block: Array) -> None:
         if block.ndim != 3 or not block.size:
@@ -150,11 +150,11 @@ class PackedBank:
         m, rows, cols = block.shape
         if q < 0 or lo < 0 or q + m > self.k or lo + rows > self.n or hi + cols > self.n:
             raise ValueError(
-                f"block of shape {block.shape} at kernel {q}, row {lo}, column {hi}: outside {self.k} matrices of order {self.n}"
+                f"block of shape {block.shape} at kernel {q}, row {lo}, column {hi}: does not fit into {self.k} matrices of {self.n} rows"
             )
         if not (hi >= lo + rows or (hi == lo and rows == cols)):
             raise ValueError(
-                f"block of shape {block.shape} at row {lo}, column {hi}: must be a square on the diagonal or lie right of the diagonal"
+                f"block of shape {block.shape} at row {lo}, column {hi}: must be a square on the diagonal or lie above the diagonal"
             )
 
     def _write(self, kernels: slice, lo: int, hi: int, block: Array) -> None:
@@ -189,7 +189,8 @@ class PackedBank:
             stored = sum(self._areas.values(), np.zeros(self.k, dtype=np.int64))
             lacking = chosen[stored[chosen] != self.n * (self.n + 1) // 2]
             if lacking.size:
-                raise ValueError(f"kernel {lacking[0]}: {stored[lacking[0]]} of {self.n * (self.n + 1) // 2} entries have been stored")
+                count = f"{stored[lacking[0]]} of {self.n * (self.n + 1) // 2}"
+                raise ValueError(f"kernel {lacking[0]}: {count} entries have been stored; put the others first")
         return chosen
 
     def transform(self, functions: Sequence[Callable[[Array, slice, slice], Array]]) -> None:
@@ -232,7 +233,7 @@ class PackedBank:
     def _check_output(self, out: Array | None) -> Array:
         out = np.empty((self.n, self.n), dtype=self.values.dtype) if out is None else out
         if out.shape != (self.n, self.n) or out.dtype not in (np.float32, np.float64) or not out.flags.c_contiguous:
-            raise ValueError(f"out: shape {out.shape} of {out.dtype}, must be C-ordered ({self.n}, {self.n}) of float32 or float64")
+            raise ValueError(f"out: shape {out.shape} of {out.dtype}, must be a C-ordered array ({self.n}, {self.n}) of float32 or float64")
         return out
 
     def combine_tasks(self, weights: ArrayLike, codes: ArrayLike, out: Array | None = None) -> Array:
@@ -313,7 +314,7 @@ class PackedBank:
         self._check_kernels(None)
         i, j = (np.asarray(ids, dtype=np.int64) for ids in (rows, columns))
         if i.ndim != 1 or i.shape != j.shape or (i.size and not (min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < self.n)):
-            raise ValueError(f"rows, columns: must be two lists of equal length of numbers from 0 to {self.n - 1}")
+            raise ValueError(f"rows, columns: must be lists of the same length, with numbers from 0 to {self.n - 1}")
         upper, right = np.minimum(i, j), np.maximum(i, j)
         first = upper // BAND * BAND
         starts, strides = self.bands[upper // BAND].T

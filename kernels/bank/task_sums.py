@@ -102,7 +102,7 @@ def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
     """Return the task of each row. Raises ValueError unless there are n of them, from 0 to T - 1."""
     tasks = np.ascontiguousarray(codes, dtype=np.int64)
     if tasks.shape != (n,) or (n and not (tasks.min() >= 0 and tasks.max() < n_tasks)):
-        raise ValueError(f"codes: shape {tasks.shape}, must be ({n},) of numbers from 0 to {n_tasks - 1}")
+        raise ValueError(f"codes: shape {tasks.shape}, must be ({n},), with task numbers from 0 to {n_tasks - 1}")
     return tasks
 
 

@@ -186,7 +186,7 @@ class TwoLayerObjective:
                 return point
             mu = 0.5 * mu
         raise ValueError(
-            "the SVM with the kernel exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)"
+            "the SVM with the kernel exp(weighted sum of the kernels) cannot be solved even for tiny weights; set normalize='trace'"
         )
 
     def step(self, point: TwoLayerPoint, eta: float, min_decrease: float = 0.0) -> tuple[TwoLayerPoint, float]:

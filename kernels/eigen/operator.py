@@ -40,7 +40,7 @@ class SymmetricOperator:
         object.__setattr__(self, "sparse", _check_sparse(self.sparse))
         if self.factor is None:
             if self.weights is not None:
-                raise ValueError("weights: given without a factor whose columns they belong to")
+                raise ValueError("weights: given without factor; each weight belongs to one column of factor")
             return
         factor, weights = _check_factor(self.factor, self.weights, self.n)
         object.__setattr__(self, "factor", factor)
@@ -115,7 +115,7 @@ def _check_sparse(sparse: object) -> sp.csr_array:
     left, right = np.cos(np.arange(matrix.shape[0]) * 1.7 + 0.3), np.sin(np.arange(matrix.shape[0]) * 2.3 + 0.9)
     forward, back = left @ (matrix @ right), right @ (matrix @ left)
     if abs(forward - back) > 1e-9 * np.abs(matrix.data).sum():
-        raise ValueError(f"sparse: must be symmetric; x'Ay = {forward:.9g} but y'Ax = {back:.9g}")
+        raise ValueError(f"sparse: must be symmetric, but x'Ay = {forward:.9g} and y'Ax = {back:.9g} for two test vectors x, y")
     return matrix
 
 
@@ -127,7 +127,7 @@ def _check_factor(factor: object, weights: ArrayLike | None, n: int) -> tuple[An
         raise ValueError("factor: holds an entry that is not finite")
     scale = np.ones(matrix.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if scale.shape != (matrix.shape[1],) or not np.isfinite(scale).all():
-        raise ValueError(f"weights: shape {scale.shape}; must be ({matrix.shape[1]},), finite, one for each column of factor")
+        raise ValueError(f"weights: shape {scale.shape}; must be finite and of shape ({matrix.shape[1]},), one for each column of factor")
     return matrix, scale
 
 

@@ -51,7 +51,7 @@ class Expansion:
 
     def __post_init__(self) -> None:
         if self.name not in ("identity", "hik", "additive_gaussian"):
-            raise ValueError(f"feature map is {self.name!r}; it is 'identity', 'hik' or 'additive_gaussian'")
+            raise ValueError(f"feature map is {self.name!r}; it must be 'identity', 'hik' or 'additive_gaussian'")
         if not (self.gamma > 0 and math.isfinite(self.gamma)):
             raise ValueError(f"gamma is {self.gamma}; it must be positive and finite")
         if self.n_bins < 1:

@@ -98,7 +98,7 @@ def _checked_members(g: int, group: object, n_features: int) -> Array:
     if members.size == 0:
         raise ValueError(f"groups[{g}] is empty; a group holds at least one feature")
     if members.dtype.kind not in "iu" or members.ndim != 1:
-        raise ValueError(f"groups[{g}] is {members.dtype} of {members.ndim} dimensions; a group is a list of feature indices")
+        raise ValueError(f"groups[{g}] is a {members.ndim}-dimensional {members.dtype} array; it must be a list of feature indices")
     outside = members[(members < 0) | (members >= n_features)]
     if outside.size:
         raise ValueError(f"groups[{g}] names feature {outside[0]}; features are 0 to {n_features - 1}")
@@ -116,7 +116,8 @@ def _from_lists(groups: Sequence[object], n_features: int) -> tuple[Array, Array
     covered = np.zeros(n_features, bool)
     covered[members] = True
     if not covered.all():
-        raise ValueError(f"groups leaves {n_features - covered.sum()} features in no group, the first is feature {int(np.argmin(covered))}")
+        lone, first = n_features - covered.sum(), int(np.argmin(covered))
+        raise ValueError(f"groups leaves out {lone} features, the first is feature {first}; put every feature into a group")
     indptr = np.concatenate(([0], np.cumsum([part.size for part in parts]))).astype(np.int64)
     return indptr, members, np.arange(len(parts), dtype=np.int64)
 
@@ -149,7 +150,7 @@ def _weights(weight: GroupWeight | Array | None, kind: Kind, sizes: Array) -> Ar
         weight = "1/size" if kind == "tree" else "none"
     if isinstance(weight, str):
         if weight not in ("none", "1/size"):
-            raise ValueError(f"group weight is {weight!r}; it is 'none', '1/size' or one positive number per group")
+            raise ValueError(f"group weight is {weight!r}; it must be 'none', '1/size' or one positive number per group")
         return np.ones(sizes.size) if weight == "none" else 1.0 / sizes
     eta = np.ascontiguousarray(weight, dtype=np.float64)
     if eta.shape != sizes.shape:
@@ -180,7 +181,7 @@ def build_groups(
     if isinstance(groups, np.ndarray) or (len(groups) and np.ndim(groups[0]) == 0):
         labels = np.asarray(groups)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
-            raise ValueError(f"groups is {labels.dtype} of {labels.ndim} dimensions; labels are one integer per feature")
+            raise ValueError(f"groups is a {labels.ndim}-dimensional {labels.dtype} array; labels must be one integer per feature")
         indptr, members, names = _from_labels(labels, n_features)
     else:
         indptr, members, names = _from_lists(groups, n_features)
@@ -231,7 +232,7 @@ def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tupl
     """
     c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
     if offset < 0 or offset + c.size > index.n_features:
-        raise ValueError(f"the stripe holds features {offset} to {offset + c.size - 1}; groups are defined on {index.n_features}")
+        raise ValueError(f"the stripe holds features {offset} to {offset + c.size - 1}, but the groups have {index.n_features} features")
     touched = index.feature_groups[index.feature_indptr[offset] : index.feature_indptr[offset + c.size]]
     if touched.size == 0:
         return merge_top([], B), CutGroups(np.zeros(0, np.int64), np.zeros((0, 2)))
@@ -356,7 +357,7 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
     tree = (flat(index.indptr), flat(index.members), flat(index.weight), below, begin, child)
     size, visited, bad = _search(flat(np.ascontiguousarray(c, dtype=np.float64)), tree, float(threshold), *heap)
     if bad >= 0:
-        raise ValueError(f"the score of group {bad} is not finite: its correlations overflow float64")
+        raise ValueError(f"the score of group {bad} is not finite: the correlations of its features overflow float64")
     return heap.top(size), visited
 
 

@@ -56,7 +56,7 @@ class PairMap:
         if not (self.gamma > 0 and math.isfinite(self.gamma)):
             raise ValueError(f"gamma is {self.gamma}; it must be positive and finite")
         if not (self.coef0 >= 0 and math.isfinite(self.coef0)):
-            raise ValueError(f"coef0 is {self.coef0}; it must be finite and not negative, or the map is not real")
+            raise ValueError(f"coef0 is {self.coef0}; it must be finite and not negative, otherwise the feature map is not real-valued")
 
     @property
     def linear(self) -> float:
@@ -242,7 +242,7 @@ def _positions(features: Array, names: Array) -> Array:
     positions = np.searchsorted(features, names)
     missing = np.flatnonzero(np.take(features, positions, mode="clip") != names) if len(features) else np.arange(len(names))
     if missing.size:
-        raise ValueError(f"coordinate {missing[0]} needs feature {names[missing[0]]}, which is not among the columns given")
+        raise ValueError(f"ids: coordinate {missing[0]} needs feature {names[missing[0]]}, which is missing from features")
     return positions
 
 

@@ -63,7 +63,7 @@ def _norms(X: Array, u: Array) -> Array:
     every = np.arange(shape(X)[1])
     squares = fixed_sums(X, np.abs(u), every, every)
     if not np.isfinite(squares).all():
-        raise ValueError(f"the square of column {int(np.argmin(np.isfinite(squares)))} overflows float64")
+        raise ValueError(f"the sum of squares of column {int(np.argmin(np.isfinite(squares)))} overflows float64")
     # Squares of tiny values underflow: the floor keeps their norm below 1 after division, which is all the error bound needs.
     floor = np.where(np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)) > 0, 1e-150, 0.0)
     return np.maximum(np.sqrt(squares), floor)

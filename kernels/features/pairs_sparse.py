@@ -206,7 +206,7 @@ def _named(ids: Array, count: int) -> Array:
 
 def _finished(heap: Heap, size: int) -> TopPairs:
     if size < 0:
-        raise ValueError("the score of a product is not finite: its values overflow float64")
+        raise ValueError("the score of a product of two features is not finite: products of values overflow float64")
     return as_pairs(heap.top(size))
 
 
@@ -239,7 +239,7 @@ def head_pairs(
     u, K = checked_dual(u, n), part.begins.size
     names = _named(ids, K)
     if K > 1 << 16:
-        raise ValueError(f"the head has {K} columns; it takes at most 65536")
+        raise ValueError(f"head_pairs was called with {K} columns; it takes at most 65536")
     triangle = np.zeros((K * (K - 1) - done * (done - 1)) // 2 if done < K else 0)
     per_row = int((part.ends - part.begins).sum()) / max(n, 1)
     height = int(min(max(BLOCK_ENTRIES / max(per_row, 1e-9), 64), 1 << 16, max(n, 1)))

@@ -227,7 +227,7 @@ def _vector(values: Array | None, k: int, name: str) -> Array:
         return NONE
     out = flat(np.ascontiguousarray(values, dtype=np.float64))
     if out.shape != (k,):
-        raise ValueError(f"{name} has {out.size} entries; it must have one per column, {k}")
+        raise ValueError(f"{name} has {out.size} entries; it needs one for each of the {k} columns")
     return out
 
 
@@ -235,7 +235,7 @@ def _scaled_bounds(norm1: Array, k: int, factor: Array, centre: Array) -> Array:
     """Return float32 upper bounds of ``|score_j| / max|u|``, rounded up."""
     bounds = flat(np.ascontiguousarray(norm1, dtype=np.float32))
     if bounds.size != k:
-        raise ValueError(f"norm1 has {bounds.size} entries; it must have one per column, {k}")
+        raise ValueError(f"norm1 has {bounds.size} entries; it needs one for each of the {k} columns")
     if not factor.size and not centre.size:
         return bounds
     # A bound that overflows, or becomes NaN, excludes nothing.

@@ -67,7 +67,7 @@ def shape(X: Columns | sp.csr_array) -> tuple[int, int]:
     """Return ``(n_samples, k)``. Raises TypeError if ``X`` is not two-dimensional."""
     dimensions = getattr(X, "shape", None)
     if dimensions is None or len(dimensions) != 2:
-        raise TypeError(f"X has shape {dimensions}; a block of columns has two dimensions")
+        raise TypeError(f"X has shape {dimensions}; a block of columns must have two dimensions")
     return int(dimensions[0]), int(dimensions[1])
 
 
@@ -76,7 +76,7 @@ def view(X: Columns) -> SparseView | DenseView:
     if isinstance(X, np.ndarray):
         return dense_view(X)
     if not sp.issparse(X) or X.format != "csc":
-        raise TypeError(f"X is {getattr(X, 'format', type(X).__name__)}; a block of columns is an ndarray or CSC")
+        raise TypeError(f"X is {getattr(X, 'format', type(X).__name__)}; a block of columns must be an ndarray or a CSC matrix")
     return sparse_view(X)
 
 
@@ -92,7 +92,7 @@ def _unsigned(index: Array, name: str) -> Array:
     if index.dtype == np.int32:
         return flat(index).view(np.uint32)
     if index.size and int(index[-1] if name == "indptr" else index.max()) > np.iinfo(np.uint32).max:
-        raise ValueError(f"X.{name} exceeds 32 bits; cut the matrix into narrower blocks of columns")
+        raise ValueError(f"X.{name} needs more than 32 bits; split the matrix into narrower blocks of columns")
     return index.astype(np.uint32)
 
 
@@ -125,7 +125,7 @@ def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:
     """
     out = np.ascontiguousarray(u, dtype=np.float64)
     if out.shape[-1:] != (n_samples,):
-        raise ValueError(f"{name} has shape {out.shape}; its last dimension must be the {n_samples} rows of X")
+        raise ValueError(f"{name} has shape {out.shape}; its last dimension must match the {n_samples} rows of X")
     if not np.isfinite(out).all():
         row = int(np.argmin(np.isfinite(out).reshape(-1, n_samples).all(axis=0)))
         raise ValueError(f"{name}[{row}] is not finite; a dual vector must be finite")
@@ -285,7 +285,7 @@ def _scan(keys: Array, values: Array, ids: Array, offset: int, threshold: float,
 
 def refuse(identity: int) -> None:
     """Raise ValueError for a candidate whose score is not finite."""
-    raise ValueError(f"the score of candidate {identity} is not finite: the values of its column times the dual vector overflow float64")
+    raise ValueError(f"the score of candidate {identity} is not finite: its column times the dual vector overflows float64")
 
 
 def top_b(keys: Array, values: Array, B: int, ids_or_offset: Array | int = 0, *, threshold: float = 0.0) -> TopB:

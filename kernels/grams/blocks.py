@@ -120,7 +120,7 @@ def gram_block(
     left = as_rows(X)
     right = left if Z is None or Z is X else as_rows(Z, "Z")
     if n_columns(left) != n_columns(right):
-        raise ValueError(f"X has {_describe_width(left)}, Z has {_describe_width(right)}; the two sides of a block need the same")
+        raise ValueError(f"X has {_describe_width(left)}, Z has {_describe_width(right)}; both must have strings or equally many columns")
     out = _check_output((len(specs), row_shape(left)[0], row_shape(right)[0]), np.dtype(dtype), out)
     specs = [spec.single or spec if isinstance(spec, ProductSpec) else spec for spec in specs]
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
@@ -176,11 +176,13 @@ def _describe_width(rows: Rows) -> str:
 
 def _check_output(shape: tuple[int, int, int], dtype: np.dtype, out: Array | None) -> Array:
     if dtype not in (np.float32, np.float64):
-        raise ValueError(f"dtype is {dtype}; kernels are float32 or float64")
+        raise ValueError(f"dtype is {dtype}; it must be float32 or float64")
     if out is None:
         return np.empty(shape, dtype)
     if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(f"out has shape {out.shape} and type {out.dtype}; it must be a C-ordered writeable array of {shape} {dtype}")
+        raise ValueError(
+            f"out has shape {out.shape} and type {out.dtype}; it must be a C-ordered writeable array of shape {shape} and type {dtype}"
+        )
     return out
 
 
@@ -318,7 +320,7 @@ def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> 
     if bad.any():
         i, j = (int(indices[0]) for indices in np.nonzero(bad))
         raise ValueError(
-            f"kernel {spec} gives {block[i, j]} for row {top + i} of X and row {side + j} of Z; a kernel must be finite in {block.dtype}"
+            f"kernel {spec} gives {block[i, j]} for row {top + i} of X and row {side + j} of Z; values must be finite in {block.dtype}"
         )
 
 
@@ -360,14 +362,16 @@ def _fill_callable(spec: KernelSpec, left: Rows, right: Rows, out: Array) -> Non
     keywords = {key: value for key, value in spec.params if key != "function"}
     block = np.asarray(_import_function(spec)(x, x if right is left else z, **keywords), dtype=np.float64)
     if block.shape != out.shape:
-        raise ValueError(f"kernel {spec} returned shape {block.shape} for {out.shape[0]} rows of X and {out.shape[1]} of Z")
+        raise ValueError(
+            f"kernel {spec} returned shape {block.shape} for {out.shape[0]} rows of X and {out.shape[1]} of Z; it must return {out.shape}"
+        )
     check_result(spec, block)
     out[:] = block
     if right is left:
         off = np.abs(block - block.T)
         if off.size and off.max() > 1e-6 * np.abs(block).max():
             i, j = divmod(int(off.argmax()), len(block))
-            raise ValueError(f"kernel {spec} is not symmetric: {block[i, j]:g} for rows {i}, {j} and {block[j, i]:g} for rows {j}, {i}")
+            raise ValueError(f"kernel {spec} is not symmetric: k(x_{i}, x_{j}) = {block[i, j]:g}, but k(x_{j}, x_{i}) = {block[j, i]:g}")
         mirror_upper(out, len(out))
 
 

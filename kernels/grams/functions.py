@@ -85,7 +85,7 @@ def read_not_negative(value: object) -> float:
     """Return a number >= 0 as float. Raises ValueError that states the rule."""
     number = _number(value)
     if number < 0.0:
-        raise ValueError("it must be >= 0, or the kernel is not positive semi-definite")
+        raise ValueError("it must be >= 0, otherwise the kernel is not positive semi-definite")
     # A negative zero would change the digest.
     return number + 0.0
 
@@ -174,7 +174,7 @@ def _read_parameter(name: str, key: str, rule: Parameter, values: Mapping[str, o
             raise ValueError(f"kernel {name!r} needs the parameter {key!r}")
         return rule.default
     if not key.isidentifier():
-        raise ValueError(f"kernel {name!r}: {key!r} is not a name of a parameter")
+        raise ValueError(f"kernel {name!r}: {key!r} is not a valid parameter name")
     try:
         return rule.read(values[key])
     except ValueError as error:

@@ -113,7 +113,7 @@ def kernel_sums(n: int, parts: Iterable[BlockSums], counts: Array | None = None)
         if part.diagonal is not None:
             diagonal[:, slice(*part.rows)] = part.diagonal
     if np.isnan(diagonal).any():
-        raise ValueError(f"the diagonal of row {int(np.isnan(diagonal).any(axis=0).argmax())} is in none of the {len(parts)} blocks")
+        raise ValueError(f"none of the {len(parts)} blocks has the diagonal entry of row {int(np.isnan(diagonal).any(axis=0).argmax())}")
     pairs = zip(diagonal, rows)
     return [KernelSums(_counted_sum(entries, counts), entries, row, _counted_sum(row, counts), counts) for entries, row in pairs]
 
@@ -176,11 +176,11 @@ class Normalization:
         root = None
         if self.row_mean is not None and row_mean is None:
             if columns is not None or block.shape[1] != len(self.row_mean):
-                raise ValueError("row_mean is missing: a centred kernel needs the means of the test rows over all training rows")
+                raise ValueError("row_mean is missing: centring needs the mean of k(x, z) over all training rows z for each test row x")
             row_mean = block.mean(axis=1, dtype=np.float64) if self.counts is None else np.average(block, axis=1, weights=self.counts)
         if self.diag_root is not None:
             if diagonal is None:
-                raise ValueError("diagonal is missing: the cosine needs k(x, x) of the test rows")
+                raise ValueError("diagonal is missing: normalize='cosine' needs k(x, x) of each test row x")
             root = _row_lengths(diagonal, row_mean if self.row_mean is not None else None, self.mean)
         return self._apply(block, row_mean if self.row_mean is not None else None, root, slice(None) if columns is None else columns)
 
@@ -232,7 +232,7 @@ def _compute_scale(spec: KernelSpec, sums: KernelSums, mean: float) -> float:
     n = sums.n
     left = sums.trace - n * mean if spec.centre or spec.normalize == "multiplicative" else sums.trace
     if not np.isfinite(left) or left < -1e-6 * abs(sums.trace) or sums.trace < 0.0:
-        raise ValueError(f"kernel {spec} has trace {sums.trace:g} and mean {mean:g} over {n} rows; it is not positive semi-definite")
+        raise ValueError(f"kernel {spec} is not positive semi-definite: over {n} rows it has trace {sums.trace:g} and mean {mean:g}")
     if left <= ROUND_OFF_SHARE * sums.trace:
         return 0.0
     return 1.0 / left if spec.normalize == "unit_trace" else n / left

@@ -35,7 +35,7 @@ def as_rows(X: object, name: str = "X") -> Rows:
     if rows.dtype.kind in "OU" and rows.ndim == 1 and all(isinstance(row, str) for row in rows):
         return rows
     if rows.ndim != 2 or rows.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has shape {rows.shape} and type {rows.dtype}; rows are a matrix of numbers or a list of strings")
+        raise ValueError(f"{name} has shape {rows.shape} and type {rows.dtype}; it must be a matrix of numbers or a list of strings")
     return rows
 
 

@@ -157,7 +157,8 @@ class KernelSpec:
         """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional."""
         known = ("name", "params", "columns", "normalize", "centre")
         if set(record) - set(known) or "name" not in record:
-            raise ValueError(f"a kernel record has the keys {', '.join(known)}; found {', '.join(map(str, record)) or 'none'}")
+            rule = f"needs the key name, and may have {', '.join(known[1:])}"
+            raise ValueError(f"a kernel record {rule}; found {', '.join(map(str, record)) or 'none'}")
         params = tuple(dict(record.get("params") or {}).items())
         return cls(record["name"], params, **{key: record[key] for key in known[2:] if key in record})
 
@@ -194,7 +195,7 @@ def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
         raise ValueError(f"({inside}) cannot be read as parameter=value, ...")
     known = list(kernel_family(name).parameters)
     if len(call.args) > len(known):
-        raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
+        raise ValueError(f"there are too many values ({len(call.args)}); the parameters are: {', '.join(known) or 'none'}")
     pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
     values = []
     for key, node in pairs:
@@ -214,7 +215,7 @@ def _parse_columns(text: str | None) -> tuple[Any, ...] | None:
         match = _COLUMN.match(text, at)
         is_empty = match is not None and match["end"] is not None and int(match["end"]) <= int(match["first"])
         if match is None or is_empty or text[match.end() : match.end() + 1] not in ("", ","):
-            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9, or names; put a name with one of ',:[] in quotes")
+            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9, or names; put quotes around names with any of ',:[]")
         at = match.end() + 1
         if match["first"] is not None:
             columns += range(int(match["first"]), int(match["end"] or int(match["first"]) + 1))
@@ -374,5 +375,5 @@ def _importable_name(function: Callable[..., Any]) -> str:
     for part in name.split("."):
         target = getattr(target, part, None)
     if target is not function or module in (None, "__main__"):
-        raise ValueError(f"kernel {function!r} cannot be imported by name; define it at the top of a module other than the main program")
+        raise ValueError(f"kernel {function!r} cannot be imported by name; define it at the top level of a module, not in the main program")
     return f"{module}:{name}"

@@ -49,14 +49,14 @@ class Hull:
         """
         weights = np.asarray(d, dtype=np.float64).reshape(-1)
         if len(weights) != len(parents):
-            raise ValueError(f"parents: {len(parents)} lists for {len(weights)} nodes")
+            raise ValueError(f"parents has {len(parents)} lists; it needs one for each of the {len(weights)} nodes")
         if not (np.isfinite(weights).all() and (weights > 0).all()):
             raise ValueError(f"d={float(weights[~(weights > 0) | ~np.isfinite(weights)][0])!r}: must be positive and finite")
         lists = [self.ancestors(w) for w in range(self.size)]
         for positions in parents:
             at = len(lists)
             if any(not 0 <= p < at for p in positions):
-                raise ValueError(f"node {at}: parents {list(positions)} must be positions below its own; ancestors join first")
+                raise ValueError(f"node {at}: parents {list(positions)} must be positions below {at}; add ancestors first")
             lists.append(np.unique(np.concatenate([*(lists[p] for p in positions), np.array([at], np.int64)])))
         indptr = np.cumsum(np.array([0, *map(len, lists)], np.int64))
         return Hull(np.concatenate([self.d, weights]), indptr, np.concatenate(lists) if lists else np.zeros(0, np.int64))

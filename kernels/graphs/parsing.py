@@ -114,7 +114,7 @@ def _node_record(name: str, node: object) -> dict[str, Any]:
 def _parse_nodes(entries: Sequence[Any], a: float, close: Close) -> KernelList:
     for position, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or "kernel" not in entry or set(entry) - set(_RECORD):
-            raise ValueError(f"dag[{position}]={entry!r}: a node is a record of {', '.join(_RECORD)}; name and kernel are needed")
+            raise ValueError(f"dag[{position}]={entry!r}: a node is a record with the key kernel, and may have name, parents and d")
         if isinstance(entry.get("parents"), str):
             raise ValueError(f"dag[{position}]: parents={entry['parents']!r} must be a list of names")
     names = [str(entry.get("name", entry["kernel"])) for entry in entries]
@@ -139,10 +139,10 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None, c
     limits = [part for part in parts if re.fullmatch(r"depth\s*=.*", part)]
     kernels = [part for part in parts if part not in limits]
     if not kernels or (match[1] == "subsets" and len(kernels) > 1) or len(limits) > 1:
-        raise ValueError(f"dag={text!r}: must be of the form {GRAPH_FORM}; subsets take one kernel")
+        raise ValueError(f"dag={text!r}: must be of the form {GRAPH_FORM}; subsets(...) takes one kernel")
     depth = limits[0].partition("=")[2].strip() if limits else None
     if depth is not None and (not depth.isdigit() or int(depth) < 1):
-        raise ValueError(f"dag: depth={depth}: must be a whole number of at least 1")
+        raise ValueError(f"dag: depth={depth} must be a whole number of at least 1")
     chains: dict[int, list[KernelSpec]] = {}
     try:
         for part in kernels:
@@ -151,7 +151,7 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None, c
     except ValueError as error:
         raise ValueError(f"dag={text!r}: {error}") from None
     if match[1] == "subsets" and any(len(chain) > 1 for chain in chains.values()):
-        raise ValueError(f"dag={text!r}: subsets take a single kernel per feature; write grid(...)")
+        raise ValueError(f"dag={text!r}: subsets(...) takes one kernel per feature; write grid(...)")
     return KernelGrid(tuple(tuple(chains[column]) for column in sorted(chains)), a, None if depth is None else int(depth))
 
 
@@ -159,9 +159,9 @@ def _parse_chains(text: str, d: int | None, spread: np.ndarray | None, close: Cl
     word = _WORD.fullmatch(text)
     spec = KernelSpec.parse(f"linear{word[4] or ''}" if word else text)
     if spec.normalize != "none" or spec.centre:
-        raise ValueError(f"kernel {text!r}: factors of a grid are neither normalised nor centred by themselves")
+        raise ValueError(f"kernel {text!r}: kernels of a grid are multiplied, and cannot be normalised or centred one by one")
     if spec.columns is None and d is None:
-        raise ValueError(f"kernel {text!r} names no features, and the number of features is not known; name them, as in gaussian[0:4]")
+        raise ValueError(f"kernel {text!r} names no features, and the number of features is not known; name features, as in gaussian[0:4]")
     columns = tuple(range(d or 0))
     if spec.columns is not None:
         columns = close(KernelSpec("linear", (), spec.columns)).columns or ()
@@ -181,7 +181,7 @@ def _word_chains(
         widths = {j: 1.0 if spread is None else float(spread[j]) for j in columns}
         varying = [j for j in columns if widths[j] > 0]
         if not varying:
-            raise ValueError("every feature is constant: there is no width to choose")
+            raise ValueError("every feature is constant, so a Gaussian has no width")
         return [(j, [KernelSpec("rbf", (("gamma", 0.5 / (number * widths[j]) ** 2),), (j,))]) for j in varying]
     degrees = range(1, int(number) + 1)
     if name == "monomial":

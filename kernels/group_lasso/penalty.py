@@ -150,12 +150,12 @@ def edge_groups(edges: object, n_features: int) -> tuple[Array, Array]:
     """
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1:] != (2,) or not len(pairs) or pairs.dtype.kind not in "iu":
-        raise ValueError(f"edges is {pairs.dtype} of shape {pairs.shape}; it must be pairs of features (m, 2), at least one")
+        raise ValueError(f"edges has shape {pairs.shape} and type {pairs.dtype}; it must be an integer array (m, 2) with m >= 1")
     ends = np.sort(pairs.astype(np.int64), axis=1)
     for wrong, rule in (
         ((ends[:, 0] < 0) | (ends[:, 1] >= n_features), f"features are 0 to {n_features - 1}"),
-        (ends[:, 0] == ends[:, 1], "an edge has two features"),
-        (_is_repeated(ends), "it stands there before"),
+        (ends[:, 0] == ends[:, 1], "an edge must join two different features"),
+        (_is_repeated(ends), "this edge occurs earlier in the list"),
     ):
         if wrong.any():
             m = int(np.argmax(wrong))

@@ -187,7 +187,7 @@ class DependentColumns(ValueError):
     """Raised if some columns are linear combinations of others; ``columns`` lists them."""
 
     def __init__(self, columns: list[int]) -> None:
-        super().__init__(f"columns {columns} are combinations of others")
+        super().__init__(f"columns {columns} are linear combinations of other columns")
         self.columns = columns
 
 

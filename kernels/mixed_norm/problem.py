@@ -35,17 +35,18 @@ class GroupProblem:
     def __post_init__(self) -> None:
         starts = self.starts
         if len(starts) < 2 or starts[0] != 0 or starts[-1] != self.rows.p or (starts[1:] <= starts[:-1]).any():
-            raise ValueError(f"starts={starts.tolist()}: must rise from 0 to the {self.rows.p} columns of Z without an empty group")
+            raise ValueError(f"starts={starts.tolist()}: must increase strictly from 0 to {self.rows.p}, the number of columns of Z")
         if self.rows.q and self.rows.loss.of_labels and not all(cost > 0 for cost in self.rows.class_cost):
-            sums = f"the costs of the positive and of the negative rows sum to {self.rows.class_cost}"
-            raise ValueError(f"a bias is fitted and {sums}: both classes need a row with positive cost")
+            sums = f"the costs of the positive and the negative rows sum to {self.rows.class_cost}"
+            raise ValueError(f"{sums}; to fit a bias, both classes need a row with positive cost")
 
     def start(self, warm: Warm | None) -> tuple[FloatArray, FloatArray]:
         """Return the initial omega and g of a solver: the warm start, or zero."""
         sizes = self.rows.p, self.rows.q
         omega, free = (np.zeros(size) if warm is None else np.array(warm[k], dtype=np.float64) for k, size in enumerate(sizes))
         if (*omega.shape, *free.shape) != sizes:
-            raise ValueError(f"warm: omega and the free coefficients have shapes {omega.shape} and {free.shape}, must be {sizes}")
+            rule = f"must be ({sizes[0]},) and ({sizes[1]},)"
+            raise ValueError(f"warm: omega and the free coefficients have shapes {omega.shape} and {free.shape}, {rule}")
         if not (np.isfinite(omega).all() and np.isfinite(free).all()):
             raise ValueError("warm: omega and the free coefficients must be finite")
         return omega, free

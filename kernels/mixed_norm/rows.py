@@ -133,7 +133,7 @@ def check_rows(
     law = sum_loss(loss) if isinstance(loss, str) else loss
     labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
     if labels.shape != costs.shape or labels.ndim != 1:
-        raise ValueError(f"y has shape {labels.shape} and cost {costs.shape}: must be two vectors of the same length")
+        raise ValueError(f"y has shape {labels.shape} and cost {costs.shape}; they must be vectors of the same length")
     label, cost_row = first_invalid_row(labels, costs, law.of_labels)
     if label >= 0:
         raise ValueError(f"y[{label}]={labels[label]}: {'labels must be +1 or -1' if law.of_labels else 'targets must be finite'}")
@@ -141,7 +141,7 @@ def check_rows(
         raise ValueError(f"cost[{cost_row}]={costs[cost_row]}: costs must be finite and not negative")
     further = np.zeros((len(labels), 0)) if columns is None else np.ascontiguousarray(columns, np.float64)
     if further.ndim != 2 or len(further) != len(labels):
-        raise ValueError(f"columns has shape {further.shape} and y {labels.shape}: must have as many rows")
+        raise ValueError(f"columns has shape {further.shape}; it must be a matrix with one row for each of the {len(labels)} entries of y")
     return labels, costs, law, further
 
 

@@ -36,7 +36,7 @@ class LocalRows:
         self._block, self._passes = row_block(matrix), passes_of(self.loss)
         self.n, self.p, self.q = self._block.n, self._block.p, self._columns.shape[1]
         if self.n != len(self._y):
-            raise ValueError(f"Z has {self.n} rows and y {len(self._y)}: must be equal")
+            raise ValueError(f"Z has {self.n} rows; it needs one for each of the {len(self._y)} entries of y")
         self._residual, self._weights, self._summed = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
         self._gram, self._cross = np.zeros((self.p, self.p), order="F"), np.zeros((self.p, self.q))
 

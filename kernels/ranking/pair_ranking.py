@@ -228,8 +228,8 @@ def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") ->
             top = float(np.linalg.eigvalsh(factor.T @ gram @ factor)[-1]) if factor.shape[1] else 0.0
             if top >= 1.0:
                 raise ValueError(
-                    f"warp='seed': the learnt kernel is too large for the input kernel, the largest eigenvalue of K_x^(1/2) K K_x^(1/2) is "
-                    f"{top:.4g} and must be below 1; give a smaller B or a larger gamma, or warp='corrected'"
+                    f"warp='seed': the largest eigenvalue of K_x^(1/2) K K_x^(1/2) is {top:.4g} and must be below 1 (K_x: input kernel, "
+                    "K: learnt kernel); give a smaller B or a larger gamma, or set warp='corrected'"
                 )
             bend = -(factor @ factor.T)
         else:

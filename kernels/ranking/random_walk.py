@@ -272,7 +272,7 @@ def harmonic_by_products(
     free = ~known
     if not (mass[free] > 0).all():
         raise ValueError(
-            f"node {int(np.flatnonzero(free)[np.argmin(mass[free])])} is not linked to any labelled one; label one of each part"
+            f"node {int(np.flatnonzero(free)[np.argmin(mass[free])])} has no link to a labelled node; label it or one of its neighbours"
         )
 
     def system(x: FloatArray) -> FloatArray:
@@ -316,11 +316,11 @@ def _check_weights(W: object, values: FloatArray) -> Any:
         raise ValueError(f"W has shape {weights.shape} and labels {values.shape}; they must be (n, n) and (n,)")
     entries = weights.data if sp.issparse(weights) else weights
     if not np.isfinite(entries).all() or (entries.size and entries.min() < 0):
-        raise ValueError("W holds a weight that is negative or not finite; strengths must be at least 0")
+        raise ValueError("W holds a weight that is negative or not finite; weights must be finite and at least 0")
     if np.isinf(values).any():
-        raise ValueError("labels hold infinity; they must be numbers, NaN where unknown")
+        raise ValueError("labels hold infinity; known labels must be finite, unknown labels NaN")
     if abs(weights - weights.T).max() > 1e-10 * max(float(entries.max(initial=0.0)), 1e-300):
-        raise ValueError("W is not symmetric; strength_graph takes the mean of both directions")
+        raise ValueError("W is not symmetric; use strength_graph, which averages both directions")
     return weights
 
 
@@ -336,7 +336,8 @@ def _check_linked(weights: Any, known: NDArray[np.bool_]) -> None:
     lost = ~labelled[part]
     if lost.any():
         raise ValueError(
-            f"node {int(np.argmax(lost))} is not linked to any labelled one ({int(lost.sum())} such nodes); label one of each part"
+            f"node {int(np.argmax(lost))} is not connected to any labelled node ({int(lost.sum())} such nodes); "
+            "label a node of every connected component"
         )
 
 

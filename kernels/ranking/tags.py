@@ -131,7 +131,7 @@ class TopLists(NamedTuple):
         or infinite.
         """
         if not np.isfinite(scores).all():
-            raise ValueError("a score is not finite: the weighted views overflow")
+            raise ValueError("a score is not finite: the weighted sum of the views overflows")
         _offer_blocks(np.ascontiguousarray(scores, np.float64), first, np.ascontiguousarray(itself, np.int64), self.ids, self.scores)
 
 

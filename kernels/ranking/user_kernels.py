@@ -50,14 +50,14 @@ def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
-        raise ValueError(f"means: shape {rows.shape}; must be (n_users, n_words), finite")
+        raise ValueError(f"means: shape {rows.shape}; must be finite and of shape (n_users, n_words)")
     if width is None:
         # Loaded on demand, as every worker would pay for it.
         from scipy.spatial.distance import pdist
 
         width = float(pdist(rows).mean()) if len(rows) > 1 else 0.0
     if not (np.isfinite(width) and width > 0):
-        raise ValueError(f"width={width!r}: must be above 0; without one it is the mean distance, which is 0 where all users are alike")
+        raise ValueError(f"width={width!r}: must be above 0; by default it is the mean distance of users, which is 0 if all are equal")
     return gram_block([KernelSpec("rbf", (("gamma", float(width) ** -2.0),))], rows, None, dtype=np.float64)[0]
 
 

@@ -52,7 +52,7 @@ def nearest_rows(X: object, k: int) -> Nearest:
     """
     rows = as_rows(X)
     if rows.ndim != 2:
-        raise ValueError("X: is a list of strings; neighbours are rows of numbers")
+        raise ValueError("X: is a list of strings; it must be a matrix of numbers")
     return nearest_between(rows, rows, k)
 
 

@@ -67,7 +67,7 @@ def prepare_edges(problem: SpectralProblem) -> Edges:
     """Return edges and target of a problem. Raises ValueError unless the problem has a squared loss on distances, p = 2 and a cap."""
     terms = problem.terms
     if not (isinstance(terms, DistanceTerms) and terms.sign == 1.0 and problem.loss == "square" and problem.p == 2 and problem.B):
-        raise ValueError(f"loss={problem.loss!r}, p={problem.p:g}: Newton steps are for squared losses of distances with p=2 and a cap B")
+        raise ValueError(f"loss={problem.loss!r}, p={problem.p:g}: Newton steps need loss='square' on distances, p=2 and a cap B")
     m = np.arange(terms.size)
     rows, cols = terms.rows.astype(np.int64), terms.cols.astype(np.int64)
     signs = np.concatenate([np.ones(terms.size), -np.ones(terms.size)])

@@ -54,7 +54,7 @@ class SpectralProblem:
         if not (np.isfinite(self.C) and self.C > 0):
             raise ValueError(f"C={self.C!r}: must be a finite number above 0")
         if len(self.goal) != self.terms.size:
-            raise ValueError(f"goal: has {len(self.goal)} entries, there are {self.terms.size} pairs")
+            raise ValueError(f"goal: has {len(self.goal)} entries; it needs one for each of the {self.terms.size} pairs")
         kernel_spectrum(np.zeros(0), self.p, B=self.B, G=self.G)  # refuses p, B and G out of range
         if self.p == 1 and self.loss != "linear":
             raise ValueError(
@@ -313,7 +313,7 @@ def _read_entries(pairs: Any, n: int) -> tuple[IntArray, IntArray, FloatArray]:
     if not triples.size and triples.ndim < 3:
         triples = np.zeros((0, 3))
     if triples.ndim != 2 or triples.shape[1] != 3:
-        raise ValueError(f"constraints: an array of shape {triples.shape}; must be triples (m, 3) of i, j and +1 or -1, or a sparse matrix")
+        raise ValueError(f"constraints: an array of shape {triples.shape}; must be (m, 3) with rows (i, j, +1 or -1), or a sparse matrix")
     places = triples[:, :2]
     whole = np.isfinite(places) & (places == np.round(places))
     if not whole.all():
@@ -358,8 +358,8 @@ def _refuse_torn(separate: PairConstraints, part: IntArray) -> None:
     if len(torn):
         e = torn[0]
         raise ValueError(
-            f"constraints: rows {separate.rows[e]} and {separate.cols[e]} are apart, but pairs that belong together link them; "
-            "closure=True cannot hold both"
+            f"constraints: rows {separate.rows[e]} and {separate.cols[e]} have the sign -1, but a chain of pairs with sign +1 links them; "
+            "closure=True cannot satisfy both"
         )
 
 

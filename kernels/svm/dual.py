@@ -66,15 +66,15 @@ class DualProblem:
 
     def _check_groups(self, codes: Array) -> None:
         if codes.shape != (self.n,) or codes.dtype.kind not in "iu" or codes.min() < 0:
-            raise ValueError(f"groups: shape {codes.shape} of {codes.dtype}, must be ({self.n},) of codes from 0 on")
+            raise ValueError(f"groups: shape {codes.shape} of {codes.dtype}, must be ({self.n},) of whole numbers from 0")
         if self.sum_constraint != 0.0:
-            raise ValueError(f"sum_constraint={self.sum_constraint!r}: must be 0 where beta sums to zero in every group")
+            raise ValueError(f"sum_constraint={self.sum_constraint!r}: must be 0 with groups, because beta sums to 0 in every group")
         object.__setattr__(self, "groups", np.ascontiguousarray(codes, dtype=np.int64))
         lowest, highest = (np.bincount(codes, np.clip(end, -1e300, 1e300)) for end in (self.lo, self.hi))
         holds_zero = (lowest <= 0) & (highest >= 0)
         if not holds_zero.all():
             at = int(np.argmin(holds_zero))
-            raise ValueError(f"lo, hi: the box allows sums from {lowest[at]} to {highest[at]} in group {at}, must hold 0")
+            raise ValueError(f"lo, hi: allow sums of beta from {lowest[at]} to {highest[at]} in group {at}, must allow 0")
 
     def _check_numbers(self) -> None:
         if not len(self.c) or not np.isfinite(self.c).all():
@@ -84,12 +84,13 @@ class DualProblem:
         if self.ridge is not None and not (np.isfinite(self.ridge).all() and (self.ridge >= 0).all()):
             raise ValueError("ridge: must be finite and not negative")
         if not (self.lo <= self.hi).all():
-            raise ValueError("lo, hi: an interval is empty or not a number")
+            raise ValueError("lo, hi: must be numbers with lo <= hi in every entry")
         bounded = np.isfinite(self.lo) & np.isfinite(self.hi)
         if not (bounded if self.ridge is None else bounded | (self.ridge > 0)).all():
             raise ValueError("lo, hi: must be finite where ridge is zero")
         if self.sum_constraint is not None and not self.lo.sum() <= self.sum_constraint <= self.hi.sum():
-            raise ValueError(f"sum_constraint={self.sum_constraint!r}: the box allows sums from {self.lo.sum()} to {self.hi.sum()}")
+            sums = f"{self.lo.sum()} and {self.hi.sum()}"
+            raise ValueError(f"sum_constraint={self.sum_constraint!r}: must be between {sums}, the sums of lo and of hi")
 
     @property
     def n(self) -> int:
@@ -142,7 +143,7 @@ class DualProblem:
     def check_gram(self, gram: Gram) -> None:
         """Raise ValueError if the matrix is not n by n."""
         if gram.n != self.n:
-            raise ValueError(f"Gram matrix: order {gram.n}, the problem has {self.n} variables")
+            raise ValueError(f"Gram matrix: has {gram.n} rows, but the problem has {self.n} variables")
 
 
 def _shift_to_sum(beta: FloatArray, problem: DualProblem) -> FloatArray:
@@ -263,7 +264,7 @@ def check_cost(C: ArrayLike, n: int) -> FloatArray:
         raise ValueError(f"C: shape {cost.shape}, must be a number or ({n},)")
     cost = np.full(n, cost) if cost.ndim == 0 else cost
     if not np.isfinite(cost).all() or (cost < 0).any() or not (cost > 0).any():
-        raise ValueError(f"C={C!r}: must be finite and positive (an entry 0 leaves its row out)")
+        raise ValueError(f"C={C!r}: must be finite and not negative, with at least one entry above 0")
     return cost
 
 
@@ -271,9 +272,9 @@ def check_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
     """Return the labels in float64. Raises ValueError if one is not -1 or +1. With a bias, each class needs a row with positive cost."""
     labels = np.asarray(y, dtype=np.float64)
     if labels.shape != cost.shape or not (np.abs(labels) == 1).all():
-        raise ValueError(f"y: shape {labels.shape}, must be ({len(cost)},) of -1 and +1")
+        raise ValueError(f"y: shape {labels.shape}, must be ({len(cost)},) with entries -1 and +1")
     if bias and not all((cost[labels == side] > 0).any() for side in (-1.0, 1.0)):
-        raise ValueError("y: one class only among the rows with positive cost; a bias needs both")
+        raise ValueError("y: one class only among the rows with positive cost; a bias needs both classes")
     return labels
 
 

@@ -89,6 +89,6 @@ def _check(n: int, m: int, margin: float, radius: float, delta: float) -> None:
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name}={value!r}: must be finite and above 0")
     if margin > radius:
-        raise ValueError(f"margin={margin!r}: no predictor of norm 1 exceeds the radius {radius!r}")
+        raise ValueError(f"margin={margin!r}: must be at most radius={radius!r}, the largest value of a predictor of norm 1")
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta!r}: must be between 0 and 1")

@@ -56,7 +56,7 @@ def solve_logistic(
     its ``details`` count products and factorisations.
     """
     if gram.n != len(problem.y):
-        raise ValueError(f"Gram matrix: order {gram.n}, the problem has {len(problem.y)} rows")
+        raise ValueError(f"Gram matrix: has {gram.n} rows, but the problem has {len(problem.y)} rows")
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     beta = np.zeros(gram.n) if warm is None else np.array(warm.beta if isinstance(warm, DualSolution) else warm, dtype=np.float64)
     if beta.shape != (gram.n,) or not np.isfinite(beta).all():

@@ -113,7 +113,7 @@ class RidgeSolver:
         problem.check_gram(gram)
         used = problem.hi > problem.lo
         if problem.has_l1_term or not (np.isinf(problem.lo[used]) & np.isinf(problem.hi[used])).all():
-            raise ValueError("problem: a ridge problem has no kink and no finite bounds but [0, 0]")
+            raise ValueError("problem: l1_weight must be 0, and each variable must be unbounded or fixed at 0")
         limit = checked_limits(tol, max_iter, MAX_STEPS)
         with one_thread():
             return self._solve(gram, problem, problem.start(warm), tol, limit)

@@ -51,7 +51,7 @@ def with_mean(gram: Gram, unlabelled: NDArray[np.bool_]) -> Gram:
     if isinstance(gram, PartGram):
         return MeanParts(gram, unlabelled)
     if not isinstance(gram, DenseGram):
-        raise TypeError(f"gram: {type(gram).__name__}, must be a DenseGram or a matrix that returns parts")
+        raise TypeError(f"gram: {type(gram).__name__}, must be a DenseGram or a PartGram")
     n, free = gram.n, np.flatnonzero(unlabelled)
     array = np.empty((n + 1, n + 1), gram.array.dtype)
     array[:n, :n] = gram.array

@@ -111,8 +111,8 @@ def _with_later_cuts(warm: FloatArray, t: int, *, signed: bool) -> FloatArray:
     """Return the values of a warm start, ``(t,)``, padded with zeros for the cuts added since."""
     start, values = np.zeros(t), np.asarray(warm, dtype=np.float64)
     if values.ndim != 1 or len(values) > t or not (np.isfinite(values).all() and (signed or (values >= 0).all())):
-        sign = "" if signed else " that are not negative"
-        raise ValueError(f"warm: shape {values.shape}, must be at most ({t},) with finite entries{sign}")
+        sign = "" if signed else ", not negative"
+        raise ValueError(f"warm: shape {values.shape}, must be a vector of at most {t} finite entries{sign}")
     start[: len(values)] = values
     return start
 
@@ -231,5 +231,5 @@ def _lower_to_level(theta: FloatArray, cuts: Cuts, level: float, domain: Domain,
     low = lower_bound(cuts, domain).theta if inside is None else np.asarray(inside, dtype=np.float64)
     bottom = cuts.height(low)
     if bottom > level:
-        raise ValueError(f"level={level!r}: the cuts do not fall below {bottom!r} at the lowest point known")
+        raise ValueError(f"level={level!r}: must be at least {bottom!r}, the value of the highest cut at the lowest known point")
     return theta + (height - level) / (height - bottom) * (low - theta)

@@ -175,7 +175,7 @@ class NonNegative:
         with np.errstate(over="ignore"):
             moved = w * np.exp(np.where(w > 0, -step * grad, 0.0))
         if not np.isfinite(moved).all():
-            raise ValueError(f"step={step!r}: a weight overflows")
+            raise ValueError(f"step={step!r}: is too large, a weight overflows")
         return moved
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:

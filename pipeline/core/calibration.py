@@ -61,8 +61,8 @@ def draw_folds(rows: Inputs, seed: int) -> Folds:
     least = int(counts.argmin())
     if counts[least] < 2:
         raise DataError(
-            f"class {rows.labels[least]!r} has one row, but probabilities are calibrated on held-out rows, which takes two of every class; "
-            "give more, or set probability=False"
+            f"class {rows.labels[least]!r} has one row, but calibrating probabilities needs at least two rows of every class; "
+            "add rows, or set probability=False"
         )
     count = min(FOLDS, int(counts[least]))
     message = "" if count == FOLDS else f"class {rows.labels[least]!r} has {count} rows: probabilities are calibrated on {count} folds"

@@ -53,15 +53,15 @@ def refuse(method: str, items: Sequence[Item], limit: int, remedy: str) -> None:
     """
     needed = total_bytes(items)
     if needed > limit:
-        text = f"this process would hold {_listed(items)}, it may hold driver_memory={bytes_text(limit)}"
-        raise MemoryBoundExceeded(f"{method}: {text}: {remedy}, or give it more (--driver-memory)", needed, limit)
+        text = f"this process would hold {_listed(items)}, but its limit is driver_memory={bytes_text(limit)}"
+        raise MemoryBoundExceeded(f"{method}: {text}: {remedy}, or raise the limit (--driver-memory)", needed, limit)
 
 
 def check_memory(method: str, items: Sequence[Item], resources: Resources, remedy: str) -> None:
     """Raise MemoryBoundExceeded if the driver would exceed its limit; warn if it may need more than ``MUCH_BYTES``."""
     refuse(method, items, resources.fit_limit, remedy)
     if total_bytes(items) > MUCH_BYTES:
-        resources.warn(f"{method}: this process may need up to {_listed(items)}; to need less, try {remedy}, or a smaller driver_memory")
+        resources.warn(f"{method}: this process may need up to {_listed(items)}; to reduce this, try {remedy}, or a smaller driver_memory")
 
 
 def _listed(items: Sequence[Item]) -> str:

@@ -312,9 +312,9 @@ class Estimator(BaseEstimator):
         found = known_calibration(self._method, self.model_) or (None if self._late is None else self._late.get())
         if found is None:
             raise ValueError(
-                f"{type(self).__name__}: probabilities are not calibrated, and the training data are gone (after partial_fit, in a copied "
-                "or in a loaded model); set probability='sigmoid' or 'isotonic' and fit again, or call predict_proba before copying. "
-                "A logistic loss, where there is one, needs no calibration"
+                f"{type(self).__name__}: probabilities are not calibrated, and the training data are gone (after partial_fit, or in a "
+                "copied or loaded model); fit again with probability='sigmoid' or 'isotonic', or call predict_proba before copying. "
+                "If the estimator has a logistic loss, that loss needs no calibration"
             )
         return class_probabilities(found, values)
 

@@ -271,7 +271,7 @@ class CrossValidated(Estimator):
             yield from fold_scores(*work, range(len(splits)), ctx)
             return
         if ctx.executor.kind != "sync":
-            raise ValueError(f"n_jobs={self.n_jobs!r}: passes run on cluster={self.cluster!r} already; leave n_jobs to None")
+            raise ValueError(f"n_jobs={self.n_jobs!r}: cluster={self.cluster!r} runs the passes in parallel already; set n_jobs=None")
         where = ctx.seed, self._takes_all_memory
         parts = [part.tolist() for part in np.array_split(np.arange(len(splits)), jobs)]
         found: UserData = joblib.Parallel(n_jobs=jobs)(joblib.delayed(fold_scores_apart)(work, folds, *where) for folds in parts)
@@ -297,7 +297,7 @@ class CrossValidated(Estimator):
         first = next(iter(scores.values()))
         self.n_splits_, means = first.shape[1], first.mean(axis=1)
         if np.isnan(means).all():
-            raise ValueError(f"scoring={self.scoring!r} is NaN for every point: no fold can be scored by it")
+            raise ValueError(f"scoring={self.scoring!r}: the mean score is NaN for every point of the grid; choose another score")
         top = int(np.nanargmax(means))
         least = means[top] - ROUNDING * abs(means[top])
         if self.one_standard_error and first.shape[1] > 1:

@@ -147,7 +147,7 @@ def _places(frame: Frame, known: TableColumns) -> list[int]:
     missing = [column.name for column in known.sources if column.name not in places]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ValueError(f"the frame has no column {missing[0]!r}{more}, which was there at fit; it has {', '.join(frame.columns[:20])}")
+        raise ValueError(f"the frame lacks column {missing[0]!r}{more} of the training data; it has {', '.join(frame.columns[:20])}")
     return [places[column.name] for column in known.sources]
 
 
@@ -158,8 +158,8 @@ def _refuse_missing(estimator: Any, names: list[str], coded: np.ndarray) -> None
         if gone.any() and (columns is None or columns.sources[k].missing in ("refuse", "keep")):
             count, name = int(gone.sum()), type(estimator).__name__
             values = f"{count} missing value{'s' if count > 1 else ''}, NaN or empty (the first in row {int(gone.argmax())})"
-            advice = "fill them in before, or take RuleEnsembleClassifier, which reads them as they are"
-            raise ValueError(f"column {names[k]!r} has {values}; {name} takes none: {advice}")
+            advice = "fill them in before, or use RuleEnsembleClassifier, which accepts them"
+            raise ValueError(f"column {names[k]!r} has {values}; {name} does not accept them: {advice}")
 
 
 def _set_names(estimator: Any, are_names: bool, names: list[str]) -> None:

@@ -125,7 +125,7 @@ def stored_target(store: UserData) -> np.ndarray:
 def truth_of(X: object, y: object) -> object:
     """Return the true target of rows: ``y``, or if ``None`` the target of the store ``X``."""
     if y is None and not is_store(X):
-        raise ValueError("y is None: score compares predictions with it, only a block store can hold a target itself")
+        raise ValueError("y is None: score needs the true targets, as y or in a block store passed as X")
     return stored_target(opened(X)) if y is None else y  # pyright: ignore[reportArgumentType] (it is a store)
 
 

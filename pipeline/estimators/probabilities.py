@@ -45,8 +45,8 @@ def _calibrate_later(fit: Fit, place: str | None, seed: int, all_memory: bool, m
     changed = [name for name, mark in _marks(fit, anew=True).items() if mark != marks[name]]
     if changed:
         raise ValueError(
-            f"{changed[0]} was changed after fit, in place, but probability='auto' still needs it to calibrate probabilities; set "
-            "probability='sigmoid' to calibrate at fit, and fit again"
+            f"{changed[0]} was changed in place after fit, but with probability='auto' probabilities are calibrated from it later; set "
+            "probability='sigmoid' to calibrate during fit, and fit again"
         )
     getattr(fit.inputs.data, "confirm", tuple)()
     with method_context(fit.inputs.data, place, seed=seed, all_memory=all_memory) as ctx:

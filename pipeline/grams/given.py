@@ -206,7 +206,7 @@ def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
         if not seen.asymmetry <= SYMMETRIC * seen.greatest:
             _refuse_entries(q, np.asarray(gram, np.float64))
         if packed is not None and seen.greatest > FLOAT32_MAX:
-            raise ValueError(f"precomputed kernel {q} holds numbers up to {seen.greatest:g}, beyond those of float32")
+            raise ValueError(f"precomputed kernel {q} holds values up to {seen.greatest:g}, which overflow float32")
         if definite:
             _check_definite(f"precomputed kernel {q}", np.array(gram[chosen][:, chosen], np.float64, order="C"))
         if in_place and seen.asymmetry > 0:
@@ -242,7 +242,9 @@ def _refuse_entries(q: int, gram: np.ndarray) -> None:
         i, j = (int(index[0]) for index in np.nonzero(~np.isfinite(gram)))
         raise ValueError(f"precomputed kernel {q} holds {gram[i, j]} in row {i}, column {j} (NaN or infinity)")
     i, j = divmod(int(np.abs(gram - gram.T).argmax()), len(gram))
-    raise ValueError(f"precomputed kernel {q} is not symmetric: {gram[i, j]:g} in row {i}, column {j}, {gram[j, i]:g} the other way")
+    raise ValueError(
+        f"precomputed kernel {q} is not symmetric: {gram[i, j]:g} in row {i}, column {j}, but {gram[j, i]:g} in row {j}, column {i}"
+    )
 
 
 def _check_definite(name: str, gram: np.ndarray) -> None:

@@ -39,7 +39,7 @@ class Covariates:
         Raises DataError, naming the column, if a column is constant (with an intercept) or a linear combination of others.
         """
         if has_bias not in self._bases:
-            self._refuse(constant_columns(self.values) if has_bias else [], "has one value, which is the intercept")
+            self._refuse(constant_columns(self.values) if has_bias else [], "has a single value, like the intercept")
             try:
                 self._bases[has_bias] = free_basis(self.values, has_bias)
             except DependentColumns as error:
@@ -52,7 +52,7 @@ class Covariates:
         dependent columns.
         """
         values, where = self.values[rows], " in the rows that are learned from"
-        self._refuse(constant_columns(values) if has_bias else [], f"has one value{where}, which is the intercept")
+        self._refuse(constant_columns(values) if has_bias else [], f"has a single value{where}, like the intercept")
         self._refuse(dependent_columns(values, has_bias), f"is a combination of the others{' and the intercept' * has_bias}{where}")
 
     def _refuse(self, columns: Sequence[int], why: str) -> None:
@@ -74,7 +74,7 @@ def checked_covariates(values: UserData, n: int) -> Covariates:
                 raise ValueError(f"covariates: column {name!r} holds no numbers; {COVARIATE_RULE}")
         return _check_columns(np.column_stack([*columns.values()]) if columns else np.zeros((n, 0)), n, list(columns))
     if sp.issparse(values):
-        raise ValueError("covariates: a sparse matrix; give an array, (n_samples, n_covariates)")
+        raise ValueError("covariates is a sparse matrix; it must be a dense array (n_samples, n_covariates)")
     try:
         array = np.array(values, dtype=np.float64, order="C")
     except (TypeError, ValueError):
@@ -123,7 +123,7 @@ def covariates_to_fit(value: Any, data: Any) -> Covariates | None:
     """Return the covariates of a fit, from the argument ``value`` or from the store. Raises DataError if both provide covariates."""
     given, stored = given_covariates(value, data.n_rows), stored_covariates(data)
     if given is not None and stored is not None:
-        raise DataError(f"covariates are given and the store keeps {_names_text(stored.names)}; leave one of them out", data.url)
+        raise DataError(f"covariates are given, but the store already has {_names_text(stored.names)}; leave out the given ones", data.url)
     return stored if given is None else given
 
 
@@ -137,10 +137,10 @@ def covariates_to_decide(names: Sequence[str], value: Any, n: int, data: Any = N
     known = stored_covariates(data) if known is None and data is not None else known
     if not names:
         if known is not None:
-            raise ValueError(f"covariates: there are {_names_text(known.names)}, and the model was fitted without any")
+            raise ValueError(f"covariates: the model was fitted without covariates, but the rows have {_names_text(known.names)}")
         return None
     if known is None:
-        raise ValueError(f"covariates: the model was fitted with {_names_text(names)}; give those of these rows")
+        raise ValueError(f"covariates: the model was fitted with {_names_text(names)}; give their values for these rows")
     if known.q != len(names):
         raise ValueError(f"covariates has {known.q} columns, the model was fitted with {_names_text(names)}")
     if known.names != tuple(names) and not (_are_numbered(known.names) or _are_numbered(names)):

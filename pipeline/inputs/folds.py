@@ -39,7 +39,7 @@ def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None 
     task has too few rows.
     """
     if groups is not None and len(groups) != len(rows.target):
-        raise ValueError(f"groups has {len(groups)} rows, but there are {len(rows.target)} to learn from")
+        raise ValueError(f"groups has {len(groups)} entries, but the data has {len(rows.target)} rows")
     if cv is None or (isinstance(cv, int | np.integer) and not isinstance(cv, bool)):
         return [Split(mask, mask) for mask in _weighted_folds(None if cv is None else int(cv), rows, seed, groups, name)]
     from sklearn.model_selection import check_cv
@@ -56,7 +56,7 @@ def row_splits(cv: UserData, rows: Inputs, seed: int, groups: np.ndarray | None 
             learnt = np.bincount(rows.codes[~split.left_out], minlength=rows.n_tasks)
             if not learnt.all():
                 name = rows.names[int(learnt.argmin())]
-                raise ValueError(f"cv: split {k} leaves no row of task {name!r} to learn from; every task needs some")
+                raise ValueError(f"cv: split {k} has no training row of task {name!r}; every task needs at least one")
     return splits
 
 
@@ -78,7 +78,7 @@ def _weighted_folds(cv: int | None, rows: Inputs, seed: int, groups: np.ndarray 
     if folds < 2:
         raise ValueError(f"{name}={cv!r}: a number of folds must be at least 2")
     if len(used) < folds:
-        raise DataError(f"{name}={cv!r}: n_samples={len(used)} with a weight are too few for {folds} folds", rows.data.url)
+        raise DataError(f"{name}={cv!r}: n_samples={len(used)} with positive weight are too few for {folds} folds", rows.data.url)
     return [np.isin(np.arange(n), used[part]) for part in draw_masks(some, folds, seed, own)]
 
 
@@ -87,10 +87,10 @@ def _split(k: int, train: ArrayLike, test: ArrayLike, n: int) -> Split:
     for mask, rows in ((learnt, train), (scored, test)):
         mask[np.asarray(rows, None if np.size(rows) else np.int64)] = True
     if not learnt.any() or not scored.any():
-        raise ValueError(f"cv: split {k} has {learnt.sum()} rows to learn from and {scored.sum()} to score; it needs some of both")
+        raise ValueError(f"cv: split {k} has {learnt.sum()} training rows and {scored.sum()} test rows; it needs at least one of each")
     rows = np.asarray(train)
     if rows.dtype != bool and len(rows) != learnt.sum():
-        raise ValueError(f"cv: split {k} repeats rows to learn from; give them weights (sample_weight)")
+        raise ValueError(f"cv: split {k} repeats training rows; list every row once, and set sample_weight instead")
     return Split(~learnt, scored)
 
 
@@ -123,7 +123,7 @@ def _group_folds(inputs: Inputs, folds: int, seed: int, groups: np.ndarray) -> l
 def _group_codes(groups: np.ndarray, folds: int) -> np.ndarray:
     distinct, codes = np.unique(groups, return_inverse=True)
     if len(distinct) < folds:
-        raise ValueError(f"groups: {len(distinct)} of them are too few for {folds} folds; set at most {len(distinct)} folds")
+        raise ValueError(f"groups: {len(distinct)} distinct groups are too few for {folds} folds; set at most {len(distinct)} folds")
     return codes
 
 
@@ -140,7 +140,7 @@ def row_groups(data: UserData, column: str | None, folds: int) -> np.ndarray | N
     if column in names:
         values = data.columns([names.index(column)])
         return _group_codes(np.asarray(values if isinstance(values, np.ndarray) else values.toarray()).ravel(), folds)
-    rule = f"neither names the rows of the store nor is one of its features; ingest --id-column {column} keeps it"
+    rule = f"is neither the id column nor a feature of the store; to store it as ids, ingest again with --id-column {column}"
     raise DataError(f"group column {column!r} {rule}", data.url)
 
 

@@ -19,7 +19,9 @@ def kernel_warnings(grams: Grams) -> list[str]:
     """Return warnings about zero and duplicate kernels. Raises DataError if every kernel is zero."""
     zero = [q for q in range(grams.k) if grams.sums[q].trace <= 0.0 or grams.normalizations[q].scale == 0.0]
     if len(zero) == grams.k:
-        raise DataError(f"every kernel is zero (or constant) on the training rows, from {grams.specs[0]} on: there is nothing to combine")
+        raise DataError(
+            f"every kernel (the first is {grams.specs[0]}) is zero or constant on the training rows: there is nothing to combine"
+        )
     messages = []
     if zero:
         named, those = _join_names([str(grams.specs[q]) for q in zero]), "it adds" if len(zero) == 1 else "they add"

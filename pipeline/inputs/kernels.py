@@ -81,7 +81,7 @@ def default_kernels(data: BlockStore | MemoryBlocks, counts: np.ndarray | None =
         # Weights below one do not make rows fewer.
         n = max(int(np.count_nonzero(counts)), round(float(counts.sum())))
     if not d:
-        raise ValueError("kernels must be given where rows are strings")
+        raise ValueError("rows are strings: set kernels, because strings have no default kernels")
     if bank_fits(n, d):
         return list(_grid_texts(d)), ""
     square, k = MedianWidths(data, counts).square(), PER_FEATURE * (d + 1)
@@ -211,12 +211,12 @@ def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> t
         raise ValueError("kernels='precomputed' needs gram_store, the Gram store of these rows")
     store, data = GramStore.open(config.gram_store), inputs.data
     if store.n != data.n_rows:
-        raise DataError(f"it holds matrices of {store.n} rows; {data.url} has {data.n_rows}", config.gram_store)
+        raise DataError(f"the Gram store holds matrices of {store.n} rows; {data.url} has {data.n_rows} rows", config.gram_store)
     records = [store.describe(digest) for digest in store.kernels]
     if any(record.get("name") == "precomputed" for record in records):
         return config, replace(inputs, data=GivenGrams(store, definite=definite))
     if store.meta.data != data.digest:
-        raise DataError(f"it holds kernels of other data than {data.url}", config.gram_store)
+        raise DataError(f"the Gram store holds kernels of other data than {data.url}", config.gram_store)
     texts = [str(KernelSpec.from_json(record)) for record in records]
     return config.model_copy(update={"kernels": texts, "grams": "store"}), inputs
 

@@ -119,7 +119,7 @@ def checked_numbers(target: np.ndarray, url: str = "") -> np.ndarray:
         raise DataError("y holds NaN or infinity", url)
     top = float(np.abs(target).max(initial=0.0))
     if top > (np.finfo(float).max / max(len(target), 1)) ** 0.5:
-        raise DataError(f"y reaches {top:.3g}, and the sum of its squares is beyond float64; divide the target by a constant", url)
+        raise DataError(f"y has values up to {top:.3g}, and the sum of their squares overflows float64; divide y by a constant", url)
     return target
 
 

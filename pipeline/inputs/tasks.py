@@ -72,7 +72,7 @@ def _task_names(task: object, n: int) -> np.ndarray:
     """Return the task names of n rows, ``(n,)`` integers or strings. Floats are accepted if they are whole numbers."""
     names = np.asarray(in_memory(task, "task"))
     if names.shape != (n,):
-        raise ValueError(f"task has shape {names.shape}, the data has {n} rows: it must name the task of every row")
+        raise ValueError(f"task has shape {names.shape}; it must be ({n},), one task per row")
     if names.dtype.kind in "OUS" and names.size:
         refuse_missing_names(names, "task", "task")
     if names.dtype.kind == "O":
@@ -133,7 +133,7 @@ def refuse_more_classes(inputs: Inputs) -> None:
     if inputs.classes is not None and len(inputs.classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is multiclass. "
-            f"There are {len(inputs.classes)} classes; make every class a task of its own, against the rest"
+            f"There are {len(inputs.classes)} classes; fit one task per class (this class against the rest)"
         )
 
 
@@ -143,7 +143,7 @@ def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
     mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
     if not mass.all():
         empty = [inputs.names[t] for t in np.flatnonzero(mass == 0)]
-        raise DataError(f"task {_name_list(empty)} is empty: no row of positive weight; every task needs some", url)
+        raise DataError(f"task {_name_list(empty)} has no row of positive weight; every task needs at least one", url)
 
 
 def store_tasks(data: Any) -> np.ndarray | None:
@@ -287,7 +287,7 @@ def checked_task_kernel(kernel: object, n_tasks: int) -> np.ndarray | None:
         return np.eye(n_tasks) + 1.0 / float(kernel)
     matrix = np.asarray(kernel, np.float64)
     if matrix.shape != (n_tasks, n_tasks) or not np.isfinite(matrix).all():
-        raise ValueError(f"task_kernel: shape {matrix.shape}, must be ({n_tasks}, {n_tasks}) of finite numbers, tasks in ascending order")
+        raise ValueError(f"task_kernel has shape {matrix.shape}; it must be ({n_tasks}, {n_tasks}), finite, with tasks in ascending order")
     largest = float(np.abs(matrix).max())
     if np.abs(matrix - matrix.T).max() > 1e-10 * largest:
         raise ValueError("task_kernel: must be symmetric")

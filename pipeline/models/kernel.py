@@ -79,7 +79,7 @@ class KernelBased(Model):
         """Check that a store can be predicted: the model does not need matrices, and :func:`check_width` accepts it."""
         if self.precomputed:
             raise ValueError(
-                "this model was trained on precomputed kernels; give predict the kernels (n_kernels, n_test, n_train) of the rows"
+                "this model was trained on precomputed kernels; call predict with kernels of shape (n_kernels, n_test, n_train)"
             )
         check_width(self.n_features, self.row_scaled, data)
 

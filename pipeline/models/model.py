@@ -84,6 +84,6 @@ def check_width(n_features: int, row_scaled: bool, data: Any) -> None:
         )
     if row_scaled and data.scale.row_factor is None:
         raise ValueError(
-            f"{data.url} has no row factors (scale {data.scale.kind!r}), the model was trained on rows of unit norm; ingest the file with "
+            f"{data.url} has the scale {data.scale.kind!r}, but the model was trained on rows scaled to unit norm; ingest the file with "
             "--like TRAINING_STORE"
         )

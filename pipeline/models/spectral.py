@@ -23,7 +23,7 @@ class Transductive(Model):
         """Return the model's values for each row. Raises DataError if the data are not the training rows."""
         if not self.is_fitted_on(data):
             raise DataError(
-                "this method knows only the rows that it was fitted on, and this is another store; fit it on all rows together", data.url
+                "this method predicts only the rows of its fit, and this is another store; fit it on old and new rows together", data.url
             )
         return self.predictions()
 

@@ -44,7 +44,7 @@ def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str
     elif before != dict(holds):
         changes = "; ".join(f"{name} {_change(before.get(name), value)}" for name, value in holds.items() if before.get(name) != value)
         raise DigestMismatch(
-            f"{place} is not the Gram store that the run {run.path} began with: {changes}. Make it again as it was, or start a new run"
+            f"{place} is not the Gram store that the run {run.path} began with: {changes}. Build the same store again, or start a new run"
         )
 
 

@@ -34,7 +34,7 @@ def cluster_run(
     # Elsewhere ``cluster`` is the parameter that says where passes run.
     if not callable(getattr(estimator, "cluster", None)):
         method = RunStore.open(run).config.get("method", "tune")
-        raise ValueError(f"run={run!r}: is a fit of {method}, which has no clusters; cluster takes fits of npkl")
+        raise ValueError(f"run={run!r}: a fit of {method} has no clusters; cluster needs a fit of npkl")
     n, rank = estimator.eigenvectors_.shape
     if memory is not None:
         refuse("cluster", [factor_item(n, rank)], memory, "fewer rows, or a smaller base")
@@ -53,7 +53,7 @@ def factor_item(n: int, rank: int) -> Item:
 def _labels(store: str, digest: str) -> np.ndarray:
     data = BlockStore.open(store)
     if data.digest != digest:
-        raise DataError("is not the store that the run was made on, whose rows the kernel knows", data.url)
+        raise DataError("is not the store that the run was fitted on; only the rows of that store have clusters", data.url)
     if data.meta.labels is None or not data.has_table("y"):
-        raise DataError("has no labels that clusters could be compared with", data.url)
+        raise DataError("has no labels to compare the clusters with", data.url)
     return data.target()

@@ -91,7 +91,7 @@ def as_store(run: str, source: str, emit: Emit) -> Iterator[str]:
         except SchemaError as error:
             if "--" not in str(error):
                 raise
-            raise SchemaError(f"{error}; these are options of `gramplane ingest`, which makes a store of the file") from error
+            raise SchemaError(f"{error}; to set these options, make a store of the file with `gramplane ingest`") from error
         yield place
 
 
@@ -108,6 +108,6 @@ def _training_source(run: str, source: str) -> Source:
         try:
             known = BlockStore.open(known.place, known.digest).whole_source()
         except (StorageError, DigestMismatch, OSError) as error:
-            why = f"the names and factors of its columns stand in the store {known.place}, which is gone or replaced ({error})"
-            raise DataError(f"cannot be encoded like the training data of {run}: {why}; ingest it into a store", source) from error
+            why = f"column names and scale factors are in the store {known.place}, which is gone or replaced ({error})"
+            raise DataError(f"cannot be encoded like the training data of {run}: {why}; ingest the file into a store", source) from error
     return replace(known, place=f"the data that {run} learnt from")

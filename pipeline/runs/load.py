@@ -129,7 +129,7 @@ def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
 
 def _data_of(folder: RunStore, info: MethodInfo) -> Any:
     if folder.config["extra"].get("stream") is not None:
-        raise ValueError(f"{folder.path}: it learnt from a stream of rows that are gone, so probabilities cannot be calibrated; {REMEDY}")
+        raise ValueError(f"{folder.path}: the run read a stream, whose rows are gone, so probabilities cannot be calibrated; {REMEDY}")
     try:
         return training_store(folder, info)
     except StorageError as error:

@@ -67,7 +67,7 @@ def _decide(
         values = estimator.model_.decision_values(data, resources, covariates=covariates)
         data.confirm()
     if digest_of(model) != digest:
-        raise DigestMismatch(f"{model} was replaced while it was used: the run was fitted again; give the command again")
+        raise DigestMismatch(f"{model} was replaced during this command, because the run was fitted again; repeat the command")
     return estimator, data, values
 
 
@@ -78,7 +78,7 @@ def _known_covariates(estimator: Estimator, covariates: UserData, data: BlockSto
     if covariates is None:
         return None
     if not hasattr(estimator.model_, "covariate_names"):
-        raise ValueError(f"covariates: {type(estimator).__name__} takes none")
+        raise ValueError(f"covariates: {type(estimator).__name__} does not use covariates; leave them out")
     return given_covariates(covariates, data.n_rows)
 
 
@@ -130,7 +130,7 @@ def _plan_prediction(
 def _check_three_way(estimator: Estimator, three_way: bool) -> None:
     if three_way and not hasattr(estimator, "predict_three_way"):
         raise ValueError(
-            f"three_way: {type(estimator).__name__} predicts its classes only; leave three_way out, which is for tri-class-svm"
+            f"three_way: {type(estimator).__name__} predicts its classes only; three_way is for tri-class-svm, so leave it out"
         )
 
 
@@ -228,7 +228,7 @@ def _calibration(estimator: Estimator, run: str, where: ComputeOptions, emit: Em
 def _check_proba(estimator: Estimator) -> None:
     if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
         reason = "was fitted with probability=False" if hasattr(estimator, "classes_") else "has no classes"
-        raise ValueError(f"proba: there are no probabilities, {type(estimator).__name__} {reason}")
+        raise ValueError(f"proba: {type(estimator).__name__} {reason}, so there are no probabilities")
 
 
 def _three_way(estimator: Any, values: np.ndarray) -> np.ndarray:
@@ -306,7 +306,7 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates
         three_way = float(np.mean((predicted == truth)[rows]))
         neither, rows = {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": three_way}, rows & (truth >= 0)
         if not rows.any():
-            raise DataError("no row is labelled with one of the two classes, there is nothing to score", data.url)
+            raise DataError("no row has a label of the two classes, so there is nothing to score", data.url)
     calibration = known_of(estimator, _folder_of(run))
     chances = None if calibration is None else class_probabilities(calibration, values[rows])
     table = {**which, "rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}

@@ -127,7 +127,7 @@ def _place_of(out: str, endings: Iterable[str]) -> tuple[str, str]:
     url = check_place(out, "predictions", "out")
     suffix = Path(url).suffix.lower()
     if suffix not in endings:
-        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(endings)}")
+        raise ValueError(f"out={out!r}: the file extension must be one of {', '.join(endings)}")
     return url, suffix
 
 
@@ -183,7 +183,7 @@ def refuse_foreign(out: str, record: str | None) -> None:
     else:
         ours = not path.is_file() or path.stat().st_size == 0 or _is_table(path)
     if not ours:
-        raise ValueError(f"out={out!r}: what is there does not hold predictions and is not replaced; name another place, or remove it")
+        raise ValueError(f"out={out!r}: the path exists, does not hold predictions and is not replaced; choose another path, or remove it")
 
 
 def _is_table(path: Path) -> bool:

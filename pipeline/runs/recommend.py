@@ -44,11 +44,11 @@ def _open_run(run: str, store: str, asked: Recommendation | None, labels: Sequen
     record, estimator = RunStore.open(run).config, load_model(run)
     if not isinstance(estimator.model_, SocialModel):
         raise ValueError(
-            f"{run}: {type(estimator).__name__} ranks no candidates; recommendations and labels of users are social-strength's"
+            f"{run}: {type(estimator).__name__} ranks no candidates; recommendations and labels of users need a fit of social-strength"
         )
     data: BlockStore = open_data(store, method_named(record["method"]))
     if data.digest != record["data_digest"]:
-        raise DataError("these are other users than those of the fit; recommendations and labels are for the store it was fitted on", store)
+        raise DataError("these are not the users of the fit; recommendations and labels need the store that the run was fitted on", store)
     return _Use(estimator.model_, data, asked, labels)
 
 
@@ -104,7 +104,7 @@ def use_store(
     refuse_foreign(out, None if replace else Predictions.__name__)
     use, limit = _open_run(run, store, asked, labels or ()), driver_bytes(options.driver_memory)
     if labels is not None and len(labels) != use.data.n_rows:
-        raise ValueError(f"labels: {len(labels)} are given, {store} has {use.data.n_rows} users")
+        raise ValueError(f"labels has {len(labels)} entries, but {store} has {use.data.n_rows} users")
     plan = _checked_plan(use, options, limit, emit)
     if dry_run:
         return {"run": run, "data": store, "out": out, "rows": use.data.n_rows, **plan}

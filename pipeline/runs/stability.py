@@ -22,7 +22,7 @@ def _steady_method(run: str, record: dict[str, Any]) -> MethodInfo:
     info = method_named(record["method"])
     if not info.has_stability:
         able = ", ".join(name for name, other in METHODS.items() if other.has_stability)
-        raise ValueError(f"{run}: is a run of {info.name}, but stability can be measured for {able} only")
+        raise ValueError(f"{run}: the stability of {info.name} cannot be measured, only that of {able}")
     return info
 
 

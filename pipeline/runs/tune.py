@@ -48,7 +48,9 @@ def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
         raise ValueError(f"method {method!r} has no score on rows held out, so settings cannot be compared; fit it once per setting")
     for name in grid:
         if name in PLACES:
-            raise ValueError(f"grid[{name!r}]: {name} says where matrices lie, which changes no result; give it among the fixed parameters")
+            raise ValueError(
+                f"grid[{name!r}]: {name} only sets where matrices are stored, which changes no result; set it as a fixed parameter"
+            )
 
 
 def _search(
@@ -70,7 +72,7 @@ def _search(
     shown = {data.digest: data for data in (as_scaled(config, store) for config in configs)}
     if len(shown) > 1:
         kinds = ", ".join(sorted(data.meta.scale for data in shown.values()))
-        raise ValueError(f"the points of the grid scale their columns differently ({kinds}); set one scale, or tune each scale separately")
+        raise ValueError(f"points of the grid set different scalings of columns ({kinds}); set one scale, or tune each scale separately")
     row_groups(store, column, folds)
     given, data = [jsonable(point) for point in points], next(iter(shown.values()))
     return Search(info, given, configs, data, folds, seed, extra or {}, repeats, scoring, column)
@@ -161,7 +163,7 @@ def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     # Without a score a row holds None, or NaN where its method's own table says so.
     known = [row for row in rows if row[measure_of(row)] is not None and row[measure_of(row)] == row[measure_of(row)]]
     if not known:
-        raise DataError("no point of the grid has a score in every fold: nothing was selected, or the target has no variance there")
+        raise DataError("no point of the grid has a score in every fold: in some fold nothing was selected, or the target is constant")
     return min(known, key=lambda row: (-row[measure_of(row)], row["selected"]))
 
 

@@ -55,7 +55,7 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
             raise DataError(f"{what} {i} has an edge to itself", path, line)
         before = seen.setdefault((min(i, j), max(i, j)), line)
         if before != line:
-            raise DataError(f"the edge of {what}s {i} and {j} is here and in line {before}", path, line)
+            raise DataError(f"the edge of {what}s {i} and {j} is both here and in line {before}", path, line)
     if not seen:
         raise DataError(f"holds no edges; write one per line: {what},{what}", path)
     return np.array(list(seen), dtype=np.int64)
@@ -77,9 +77,9 @@ def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int
         rows.append(_read_named_row(words, path, line, n_rows, numbers))
         name, row = str(rows[-1][0]), int(rows[-1][1])
         if (name, row) in seen:
-            raise DataError(f"{name} has row {row} here and in line {seen[name, row]}", path, line)
+            raise DataError(f"{name} has row {row} both here and in line {seen[name, row]}", path, line)
         if len(rows[-1]) != len(rows[0]):
-            raise DataError(f"{len(words)} words, {len(rows[0])} in the first line; every line has the same", path, line)
+            raise DataError(f"the line has {len(words)} words, but the first line has {len(rows[0])}", path, line)
         seen[name, row] = line
     if not rows:
         raise DataError("holds no rows; write one per line: name,row", path)
@@ -98,7 +98,7 @@ def _check_names(rows: list[list[str | int | float]], lines: list[int], path: st
         if counts[name] < least:
             raise DataError(f"{name} has {counts[name]} row; at least {least} are needed", path, line)
         if name not in weighty:
-            raise DataError(f"all numbers of {name} are 0; one at least must be positive", path, line)
+            raise DataError(f"all numbers of {name} are 0; at least one must be positive", path, line)
 
 
 def _read_named_row(words: list[str], path: str, line: int, n_rows: int, numbers: bool) -> list[str | int | float]:

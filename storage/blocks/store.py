@@ -187,7 +187,7 @@ class BlockStore(BlockSource):
         scaled.digest = f"{self.digest.partition(':')[0]}:{kind}{'' if centred else ':uncentred'}"
         beyond = np.flatnonzero(np.isnan(scaled._factors(kind)))
         if beyond.size:
-            raise DataError(f"column {int(beyond[0])}: the sum of its squares overflows, so scale={kind!r} has no factor for it", self.url)
+            raise DataError(f"column {int(beyond[0])}: the sum of its squares overflows, so scale={kind!r} cannot be used", self.url)
         return _kept_open(scaled)
 
     def _factors(self, kind: ScaleKind) -> npt.NDArray[np.float64]:
@@ -241,7 +241,7 @@ class BlockStore(BlockSource):
         layout = StripeLayout(edges, nnz, chunk)
         length = self.meta.n_cols if name == "columns" else self.meta.n_rows
         if len(edges) != len(nnz) + 1 or edges[-1] != length or (np.diff(edges) < 1).any() or not np.array_equal(layout.offsets, offsets):
-            raise SchemaError(f"{self.url}: {name}/edges, nnz and offsets do not describe {length} {name} in stripes of whole chunks")
+            raise SchemaError(f"{self.url}: {name}/edges, nnz and offsets must divide {length} {name} into stripes of whole chunks")
         for part in (INDEX_NAME[name], "values"):
             self._array(f"{name}/{part}", layout.n_chunks * chunk)
         self._array(f"{name}/counts", length)

@@ -219,7 +219,7 @@ def reorder_columns(
         indices, values, lengths = indices[take], values[take], lengths[order]
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     if indptr[-1] >= 2**31:
-        raise SchemaError(f"the columns asked for hold {indptr[-1]} entries together; fetch fewer than 2^31 at once")
+        raise SchemaError(f"the requested columns hold {indptr[-1]} entries in total; request fewer than 2^31 entries at once")
     return mark_canonical(sp.csc_array((values, indices, indptr.astype(np.int32)), shape=shape))
 
 

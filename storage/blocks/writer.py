@@ -171,7 +171,9 @@ class BlockWriter:
         plan = self._stripes(layout)
         length = min(plan.chunk, int(plan.nnz[index]) - c * plan.chunk)
         if not (len(indices) == len(values) == length):
-            raise UnalignedWrite(f"chunk {c} of stripe {index} of {layout} has {length} entries, not {len(indices)} and {len(values)}")
+            raise UnalignedWrite(
+                f"chunk {c} of stripe {index} of {layout} needs {length} entries; found {len(indices)} indices and {len(values)} values"
+            )
         limit = self.meta.n_rows if layout == "columns" else self.meta.n_cols
         written: Record = {}
         for name, vector in ((INDEX_NAME[layout], _index_array(indices, limit)), ("values", self._value_array(values))):
@@ -252,7 +254,7 @@ class BlockWriter:
     def _write_texts(self, group: str, name: str, letters: Pieces, ends: Pieces) -> Record:
         n, last = self.meta.n_rows, int(ends.read(ends.size - 1, ends.size)[0])
         if ends.shape != (n + 1,) or last != letters.size:
-            raise SchemaError(f"{ends.size - 1} {group} end at {last}; there are {n} rows, {letters.size} bytes")
+            raise SchemaError(f"{group}: {ends.size - 1} texts end at byte {last}, but there are {n} rows and {letters.size} bytes")
         written = self._object(f"{group}/zarr.json", group_json())
         return written | self._write_array(f"{group}/{name}", letters) | self._write_array(f"{group}/offsets", ends)
 
@@ -357,7 +359,7 @@ def _check_fit(meta: BlockMeta, name: str, layout: Layout) -> None:
     else:
         fits = meta.kind == "sparse" and int(layout.edges[-1]) == (meta.n_cols if name == "columns" else meta.n_rows)
     if not fits:
-        raise SchemaError(f"layout {name!r} was planned for other data than {meta.kind} {meta.n_rows} x {meta.n_cols}")
+        raise SchemaError(f"layout {name!r} does not fit {meta.kind} data of {meta.n_rows} rows and {meta.n_cols} columns")
 
 
 def _as_array(values: npt.ArrayLike | Pieces, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any] | Pieces:
@@ -391,6 +393,6 @@ def _new_version(base: Objects, overwrite: bool) -> str:
         # Objects that no ingest wrote: a store is not mixed with a bucket's other content.
         keys = set(base.listing()) - {LOCK}
         if keys and not any(key.endswith("columns/zarr.json") for key in keys):
-            raise SchemaError(f"below {base.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
+            raise SchemaError(f"{base.url} holds objects that are not a store ({min(keys)}, …); choose an empty place")
     # In an object store nobody knows whether what another began is still being written: every writer has a folder of its own.
     return versions.next_version(current, base.folders() if isinstance(base, RemoteObjects) else ())

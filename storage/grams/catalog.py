@@ -99,7 +99,7 @@ class GramCatalog:
     def find(self, digest: str) -> tuple[Bundle, int]:
         """Return the bundle of a kernel and the kernel's position in it."""
         if digest not in self.places:
-            raise MissingBlock(f"{self.url} has no kernel {digest}; it has {len(self.places)}: add it with GramStore.create")
+            raise MissingBlock(f"{self.url} has no kernel {digest} among its {len(self.places)}; add the kernel with GramStore.create")
         bundle, q = self.places[digest]
         return self.bundles[bundle], q
 
@@ -183,15 +183,15 @@ def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], gro
     if meta.data != data_digest:
         stored = f"{store.url} holds kernels of the data {meta.data}"
         raise DigestMismatch(
-            f"{stored}; these data have the digest {data_digest}: choose another place, or the scaling named after the colon"
+            f"{stored}; these data have the digest {data_digest}: choose another place, or the scaling that the stored digest ends with"
         )
     if meta.groups != groups:
-        stored, requested = (f"the squares of {len(g)} groups" if g else "whole matrices" for g in (meta.groups, groups))
+        stored, requested = (f"diagonal blocks of {len(g)} groups of rows" if g else "whole matrices" for g in (meta.groups, groups))
         sizes = " of other sizes" if stored == requested else ""
-        raise SchemaError(f"{store.url} keeps {stored} of rows; {requested}{sizes} were asked for: choose another place")
+        raise SchemaError(f"{store.url} holds {stored}; {requested}{sizes} were requested: choose another place")
     for name, value in wanted.items():
         if getattr(meta, name) != value:
-            raise SchemaError(f"{store.url} has {name} {getattr(meta, name)!r}; {value!r} was asked for: choose another place")
+            raise SchemaError(f"{store.url} has {name} {getattr(meta, name)!r}; {value!r} was requested: choose another place")
 
 
 def write_texts(objects: Objects, part: GramMeta | Bundle, listed: Record) -> Record:

@@ -113,7 +113,7 @@ class GramLayout:
         if not (0 <= i < self.n_blocks and 0 <= j < self.n_blocks):
             raise SchemaError(f"block pair ({i}, {j}) does not exist: the Gram matrix has {self.n_blocks} row blocks of {self.block}")
         if self.groups and bisect_right(self._firsts, i) != bisect_right(self._firsts, j):
-            raise SchemaError(f"block pair ({i}, {j}) joins two groups of rows, of which only the squares on the diagonal are kept")
+            raise SchemaError(f"block pair ({i}, {j}) joins two groups of rows, but only pairs within a group are stored")
 
     def bundle_sizes(self, n_kernels: int, itemsize: int, budget: int) -> list[int]:
         """Divide kernels into bundles of about equal size whose objects stay within the budget, with at least one kernel each."""

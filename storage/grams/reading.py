@@ -171,8 +171,8 @@ def refuse_values(task: GramTask, values: npt.NDArray[Any], sums: npt.NDArray[np
         raise DataError(f"kernel {task.digests[q]} is {values[q, row, col]} between {rows}; kernel values must be finite")
     if task.i == task.j and not all(map(_is_symmetric, values)):
         q, row, col = (int(axis[0]) for axis in np.nonzero(values != values.transpose(0, 2, 1)))
-        pair = f"{values[q, row, col]} and {values[q, col, row]}"
-        raise SchemaError(f"block ({task.i}, {task.i}) of kernel {task.digests[q]} is not symmetric: {pair} at local ({row}, {col})")
+        pair = f"{values[q, row, col]} at ({row}, {col}), but {values[q, col, row]} at ({col}, {row})"
+        raise SchemaError(f"block ({task.i}, {task.i}) of kernel {task.digests[q]} is not symmetric: {pair}")
 
 
 def _is_symmetric(square: npt.NDArray[Any]) -> bool:

@@ -301,7 +301,7 @@ class ColumnSummary:
         for kind in self._kinds:
             factor, shift, beyond = column_factors(kind, seen, is_dense=self.meta.kind == "dense")
             if beyond.size and kind == self.scale:
-                at, why = lo + int(beyond[0]), f"so scale={self.scale!r} has no factor for it"
+                at, why = lo + int(beyond[0]), f"so scale={self.scale!r} cannot be used"
                 raise DataError(f"column {at}: the sum of its squares overflows, {why}")
             factor[beyond] = np.nan
             tables |= {kind: factor} if shift is None else {kind: factor, "centre": shift}

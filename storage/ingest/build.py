@@ -388,7 +388,7 @@ def _row_factors(job: Job) -> Column:
     for start, squares in _row_squares(job.spool):
         beyond = np.flatnonzero(~np.isfinite(squares))
         if beyond.size:
-            raise DataError(f"row {start + int(beyond[0]) + 1}: the sum of its squares overflows, so scale='unit-row' has no factor for it")
+            raise DataError(f"row {start + int(beyond[0]) + 1}: the sum of its squares overflows, so scale='unit-row' cannot be used")
         column.put(start, inverse_root(squares))
     return column
 

@@ -65,7 +65,9 @@ class FileArray:
         """Return entries ``lo:hi`` in file order."""
         entries = np.fromfile(self.path, self.dtype, hi - lo, offset=self.offset + lo * self.dtype.itemsize)
         if entries.size != hi - lo:
-            raise StorageError(f"{self.path} was cut short while it was in use; start again (of scratch, remove the folder first)")
+            raise StorageError(
+                f"{self.path} was cut short while it was in use; start again (if it is in a scratch folder, remove that folder first)"
+            )
         kind = self.as_type or self.dtype
         return entries.astype(kind.newbyteorder("="), copy=False)
 
@@ -177,7 +179,7 @@ def npy_file(path: Path, name: str) -> FileArray:
         header = npy_header(file)
         there = os.fstat(file.fileno()).st_size - header.length
     if there < header.nbytes:
-        raise DataError(f"cannot be read as .npy: its header declares {header.nbytes} bytes of values, and {there} are there", name)
+        raise DataError(f"cannot be read as .npy: its header declares {header.nbytes} bytes of values, but the file has {there}", name)
     return FileArray(path, header.length, header.dtype, header.shape, header.by_columns)
 
 
@@ -208,7 +210,7 @@ def read_declared(path: Path) -> dict[str, Any]:
             with archive.open(item) as stream:
                 head = npy_header(stream)
                 if head.length + head.nbytes > item.file_size:
-                    message = f"its header declares {head.nbytes} bytes of values, and {item.file_size - head.length} are there"
+                    message = f"its header declares {head.nbytes} bytes of values, but the file has {item.file_size - head.length}"
                     raise DataError(f"{item.filename} cannot be read: {message}", str(path))
                 array = FileArray(path, 0, head.dtype, head.shape, head.by_columns)
                 if item.filename.endswith(_NAMED) and head.nbytes <= _SMALL:
@@ -221,7 +223,7 @@ def _list_members(archive: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]
     listed = [item for item in archive.infolist() if item.filename.endswith(".npy")]
     total = sum(item.file_size for item in listed)
     if total > MAX_RATIO * path.stat().st_size + _GRACE:
-        raise DataError(f"declares {total} bytes of arrays; more than {MAX_RATIO} to 1 is rejected", str(path))
+        raise DataError(f"declares {total} bytes of arrays, more than {MAX_RATIO} times the size of the file", str(path))
     return listed
 
 

@@ -130,7 +130,7 @@ def _read_block(grams: "_Grams", task: GramTask, place: dict[str, int], dtype: s
     out = np.empty(task.shape, dtype)
     for k, digest in enumerate(task.digests):
         if digest not in place:
-            raise SchemaError(f"kernel {digest} was begun with these, from another source; finish it with all kernels of that call")
+            raise SchemaError(f"kernel {digest}, from another source, was begun together with these; ingest all kernels of that call again")
         plane = grams.read(place[digest], slice(*task.rows), slice(*task.cols))
         out[k] = _mirror_upper(plane) if task.i == task.j else plane
     return out
@@ -149,8 +149,8 @@ def _choose_dtype(url: str | os.PathLike[str], wanted: str, single: bool, found:
     there = GramStore.open(url).meta.dtype if holds_store(url) else None
     kind = there if wanted == "auto" and there else _new_dtype(wanted, single)
     if kind == "float32" and not single:
-        what = "the store" if wanted == "auto" else "dtype"
-        raise SchemaError(f"{what} is 'float32', but not all values ({found}) survive it; use dtype='float64' and another place")
+        what = "the type of the store" if wanted == "auto" else "dtype"
+        raise SchemaError(f"{what} is 'float32', but not all values ({found}) fit into it exactly; use dtype='float64' and another place")
     return kind
 
 

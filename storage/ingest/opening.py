@@ -84,8 +84,8 @@ def _check_filling(source: Source, options: Options) -> None:
         return
     is_plain = all(column.kind != "nominal" for column in encoding.sources)
     if not is_plain or getattr(source, "n_cols", None) != len(encoding.sources):
-        what = f"{len(encoding.sources)} columns{'' if is_plain else ', some of names'}"
-        raise SchemaError(f"{source.name} is no table; the store given as like was made of one with {what}: give one with the same columns")
+        what = f"{len(encoding.sources)} columns{'' if is_plain else ', some nominal'}"
+        raise SchemaError(f"{source.name} is no table, but the store given as like has {what}; give a table with the same columns")
 
 
 def _open_reader(source: UserData, options: Options) -> Source:
@@ -147,7 +147,7 @@ def guess_format(name: str) -> str:
     more = [kind for kind in FORMATS if kind not in (*ENDINGS, "auto", "array")]
     advice = f"name the format (--format {'|'.join([*ENDINGS, *more])})"
     raise SchemaError(
-        f"{name} has the unknown ending {ending!r}; it must be one of {known}, also compressed ({' '.join(PACKED)}): {advice}"
+        f"{name} has the unknown file extension {ending!r}; known are {known}, also compressed ({' '.join(PACKED)}): {advice}"
     )
 
 
@@ -171,7 +171,7 @@ def follow_guide(guide: Followed | None, asked: Mapping[str, Any]) -> dict[str, 
     like, made = guide.place, guide.options
     for name in ("categorical", "drop", "columns"):
         if asked[name]:
-            raise SchemaError(f"{name} is given, but {like} says what the columns are; leave it out")
+            raise SchemaError(f"{name} is given, but {like} defines the columns; leave {name} out")
     known: dict[str, Any] = {name: made.get(name, default) for name, default in _KNOWN.items()}
     known["missing_words"] = tuple(known["missing_words"])
     if guide.kind != "sequences":
@@ -185,7 +185,7 @@ def follow_guide(guide: Followed | None, asked: Mapping[str, Any]) -> dict[str, 
         known["missing"] = "keep"  # rules read what is missing, whether they were learnt where something was or not
     for name, value in known.items():
         if asked[name] not in (None, value, *free.get(name, ())):
-            raise SchemaError(f"{name} is {asked[name]!r}, but {like} has {value!r}, which is taken over")
+            raise SchemaError(f"{name} is {asked[name]!r}, but {like} was made with {value!r}; leave {name} out")
     labels = guide.labels if asked["labels"] is None else asked["labels"]
     rest = {"budget": made.get("budget"), "encoding": made.get("encoding"), "labels": labels}
     followed = {name: value for name, value in {**rest, **known}.items() if name in known or asked[name] is None}
@@ -232,10 +232,10 @@ def _digest_texts(values: list[Any] | None) -> str | None:
 def _resolve_scale(guide: Followed, options: Options, source: Source) -> ColumnScale | None:
     scale = guide.scale
     if options.scale not in ("none", scale.kind):
-        raise SchemaError(f"scale is {options.scale!r}, but {guide.place} has {scale.kind!r}, whose factors are used; leave scale out")
+        raise SchemaError(f"scale is {options.scale!r}, but the scale of {guide.place} is used, {scale.kind!r}; leave scale out")
     if options.missing == "keep" and scale.kind != "none":
         like = f"{guide.place} has the scale {scale.kind!r}"
-        raise SchemaError(f"missing is 'keep' (--missing keep), but {like}; values are scaled only where none is missing")
+        raise SchemaError(f"missing is 'keep' (--missing keep), but {like}; data with missing values cannot be scaled")
     if scale.shift is not None and source.sparse:
         raise SchemaError(f"{guide.place} is dense with centred columns; this source is sparse and cannot be centred")
     return scale

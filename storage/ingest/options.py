@@ -100,7 +100,7 @@ class Options:
         if self.n_features is not None:
             object.__setattr__(self, "n_features", check_integer("n_features", self.n_features, 1, MAX_COLUMNS))
         if self.missing == "keep" and self.scale != "none":
-            raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); values are scaled only where none is missing")
+            raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); data with missing values cannot be scaled")
         object.__setattr__(self, "budget", check_integer("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "encoding", check_encoding(self.encoding))
         object.__setattr__(self, "labels", check_declared(self.labels))

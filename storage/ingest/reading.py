@@ -303,5 +303,5 @@ def check_row_fits(columns: int, options: Options, name: str) -> None:
     """Raise SchemaError, with both sizes, if a single dense row, together with the data computed from it, exceeds the budget."""
     need = ROW_BYTES * columns
     if need > options.budget:
-        row = f"to read one row takes {need} bytes, more than the budget of {options.budget}"
+        row = f"reading one row takes {need} bytes, more than the budget of {options.budget}"
         raise SchemaError(f"{name} has {columns} columns, and {row}; raise the budget (--budget), or give sparse input")

@@ -118,7 +118,7 @@ def check_turning(source: Compressed, options: Options) -> None:
     """
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:
-        tables = f"to turn its {source.shape[0]} rows takes {need} bytes of tables, more than half of the budget of {options.budget}"
+        tables = f"transposing its {source.shape[0]} rows takes {need} bytes of tables, more than half of the budget of {options.budget}"
         raise DataError(f"is stored by columns, and {tables}; raise the budget (--budget), or save it by rows", source.name)
 
 

@@ -117,7 +117,7 @@ def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         return
     except IsADirectoryError as error:
         raise DigestMismatch(
-            f"{file} is a folder, and a file was written there; remove it, and the run continues without its rows"
+            f"{file} is a folder, and a file was written there; remove it, and the run continues without the rows of this file"
         ) from error
     if lines[-1][:1] in (b"", b"{"):
         lines.pop()  # what a kill leaves is the beginning of a record, or nothing
@@ -125,7 +125,7 @@ def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         try:
             entry = read_sealed(line, f"{file}:{number}")
         except DigestMismatch as error:
-            advice = f"keep the rows before it with `sed -i '{number},$d' {file}`, the run needs no others"
+            advice = f"keep the rows before this line with `sed -i '{number},$d' {file}`; the run needs no others"
             raise DigestMismatch(f"{error}; {advice}") from error
         if isinstance(entry, dict):
             yield line, entry

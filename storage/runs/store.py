@@ -80,7 +80,9 @@ class ArrayRef:
         try:
             data = Path(self.path).read_bytes()
         except FileNotFoundError as error:
-            raise MissingBlock(f"array {self.path} is absent: it was swept, or the run folder is not shared with this computer") from error
+            raise MissingBlock(
+                f"array {self.path} is absent: it was removed, or the run folder is not shared with this computer"
+            ) from error
         if hashlib.sha256(data).hexdigest() != self.digest:
             raise DigestMismatch(f"array {self.path}, bytes 0:{len(data)}: the content does not have the digest {self.digest}")
         return np.load(io.BytesIO(data), allow_pickle=False)
@@ -134,7 +136,7 @@ class RunStore:
         stored = self.config
         differing = sorted(key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key) or (key in stored) != (key in wanted))
         if differing:
-            raise OtherRun(f"{self.path} holds a run with another configuration; differing: {', '.join(differing)}: use another folder")
+            raise OtherRun(f"{self.path} holds a run with another configuration (different: {', '.join(differing)}); use another folder")
         return True
 
     def _refuse_strangers(self) -> None:
@@ -291,7 +293,7 @@ class RunStore:
         fields = parse_json(text, f"{stem}.json")
         stated = fields.pop("digest", None)
         if stated != hashlib.sha256(canonical_json(fields)).hexdigest() or fields.get("format") != format_name("checkpoint"):
-            raise DigestMismatch(f"{stem}.json does not have its digest {stated!r} and the format {format_name('checkpoint')!r}")
+            raise DigestMismatch(f"{stem}.json does not match its digest {stated!r}, or is not of the format {format_name('checkpoint')!r}")
         if hashlib.sha256(data).hexdigest() != fields["sha256"]:
             raise DigestMismatch(f"{stem}.npz, bytes 0:{len(data)}: the content does not have the digest {fields['sha256']}")
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:

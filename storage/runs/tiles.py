@@ -105,7 +105,7 @@ class TiledMatrix:
         try:
             data = np.fromfile(file, np.uint8)
         except FileNotFoundError as error:
-            raise MissingBlock(f"tile {file} is absent: it was swept, or the run folder is not shared with this computer") from error
+            raise MissingBlock(f"tile {file} is absent: it was removed, or the run folder is not shared with this computer") from error
         nbytes = shape[0] * shape[1] * self.dtype.itemsize
         stated = int.from_bytes(data[nbytes:].tobytes(), "little")
         if len(data) != nbytes + _CRC_BYTES or google_crc32c.value(data[:nbytes]) != stated:  # pyright: ignore[reportArgumentType]

@@ -97,7 +97,7 @@ def check_encoding(encoding: str | None) -> str | None:
     try:
         return None if encoding is None else codecs.lookup(encoding).name
     except LookupError:
-        raise SchemaError(f"encoding is {encoding!r}; it must be the name of one, such as utf-8, latin-1 or cp1252") from None
+        raise SchemaError(f"encoding is {encoding!r}; it must be the name of an encoding, such as utf-8, latin-1 or cp1252") from None
 
 
 def is_plain(path: Path, encoding: str | None = None) -> bool:

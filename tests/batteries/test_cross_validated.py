@@ -182,7 +182,7 @@ def test_tasks_are_in_all_folds_and_groups_of_splitters(search):
     model = search.fitted(cv=4, refit=False)
     assert model.n_splits_ == 4
     assert search.fitted(cv=KFold(2, shuffle=True, random_state=0), refit=False).n_splits_ == 2
-    with pytest.raises(ValueError, match=r"^cv: split 0 leaves no row of task \d to learn from; every task needs some"):
+    with pytest.raises(ValueError, match=r"^cv: split 0 has no training row of task \d; every task needs at least one"):
         search.fitted(cv=GroupKFold(len(np.unique(TASKS))), refit=False)
 
 
@@ -197,9 +197,9 @@ def test_rows_of_a_group_are_held_out_together(search, cv, monkeypatch):
     for split in splits:
         assert not {*groups[split.test]} & {*groups[~split.left_out]}
     np.testing.assert_array_equal(np.sum([split.test for split in splits], axis=0), 1)
-    with pytest.raises(ValueError, match=r"groups: 2 of them are too few for 3 folds" if cv == 3 else r"number of splits"):
+    with pytest.raises(ValueError, match=r"groups: 2 distinct groups are too few for 3 folds" if cv == 3 else r"number of splits"):
         search.make(cv=cv).fit(X, search.y, groups=np.arange(N) * 2 // N, **search.fit)
-    with pytest.raises(ValueError, match=rf"^groups has {N - 1} rows, but there are {N} to learn from"):
+    with pytest.raises(ValueError, match=rf"^groups has {N - 1} entries, but the data has {N} rows"):
         search.make(cv=cv).fit(X, search.y, groups=groups[1:], **search.fit)
 
 
@@ -308,8 +308,8 @@ BAD = [
     ({"cv": 1}, r"^cv=1: a number of folds must be at least 2"),
     ({"cv": True}, r"^cv=True: "),
     ({"cv": "five"}, r"^cv='five': "),
-    ({"cv": [(np.arange(5), [])]}, r"^cv: split 0 has 5 rows to learn from and 0 to score"),
-    ({"cv": [(np.zeros(9, int), np.arange(5))]}, r"^cv: split 0 repeats rows to learn from"),
+    ({"cv": [(np.arange(5), [])]}, r"^cv: split 0 has 5 training rows and 0 test rows"),
+    ({"cv": [(np.zeros(9, int), np.arange(5))]}, r"^cv: split 0 repeats training rows"),
     ({"cv": 61}, "too few"),
     ({"scoring": "acuracy"}, r"^scoring='acuracy' does not exist; did you mean 'accuracy'\?$"),
     ({"scoring": 3}, r"^scoring=3: must be the name of a scorer"),
@@ -361,5 +361,5 @@ def test_several_scores_of_which_one_decides(name):
 
 
 def test_folds_among_processes_are_not_for_clusters():
-    with pytest.raises(ValueError, match=r"^n_jobs=2: passes run on cluster='local:1' already"):
+    with pytest.raises(ValueError, match=r"^n_jobs=2: cluster='local:1' runs the passes in parallel already"):
         pipeline.FGMClassifierCV(Cs=[1.0], B=2, max_rounds=1, cv=2, n_jobs=2, cluster="local:1").fit(X, LABELS)

@@ -258,8 +258,8 @@ def test_too_much_is_refused_with_the_largest_things_first():
     with pytest.raises(MemoryBoundExceeded) as caught:
         refuse("npkl", items, 3 << 30, "fewer rows")
     assert str(caught.value) == (
-        "npkl: this process would hold 3.001 GiB (kernel matrix 3 GiB, rows 1 MiB), it may hold driver_memory=3 GiB: "
-        "fewer rows, or give it more (--driver-memory)"
+        "npkl: this process would hold 3.001 GiB (kernel matrix 3 GiB, rows 1 MiB), but its limit is driver_memory=3 GiB: "
+        "fewer rows, or raise the limit (--driver-memory)"
     )
     assert (caught.value.needed, caught.value.available) == ((3 << 30) + (1 << 20), 3 << 30)
 

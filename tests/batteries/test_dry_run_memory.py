@@ -188,7 +188,7 @@ def test_a_matrix_by_columns_of_too_many_rows_is_refused_before_it_is_unpacked(t
     parts = {"data": np.ones(n), "indices": np.arange(n, dtype="i4"), "indptr": np.array([0, n], "i4"), "shape": np.array([n, 1])}
     np.savez(tmp_path / "a.npz", **parts, format="csc", y=np.arange(n) % 2)
     for dry_run in (True, False):
-        with pytest.raises(DataError, match="is stored by columns, and to turn its 1048576 rows"):
+        with pytest.raises(DataError, match="is stored by columns, and transposing its 1048576 rows"):
             ingest(str(tmp_path / "a.npz"), str(tmp_path / "s"), budget=32 << 20, dry_run=dry_run)
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 

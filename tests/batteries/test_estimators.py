@@ -154,7 +154,7 @@ def test_groups_in_any_form(estimator, groups):
     for wrong, message in (
         ({"a": [0, 1]}, "must be a label"),
         (True, "must be a label"),
-        (4, "must make up all 6 features"),
+        (4, "must divide 6, the number of features"),
         (NAMED[1:], "no label for feature 'f'"),
         ([[True, False]], r"groups\[0\]"),
     ):

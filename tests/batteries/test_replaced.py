@@ -340,7 +340,7 @@ def test_a_computed_gram_store_that_was_made_again_otherwise_is_told_at_resume(g
     with pytest.raises(Stopped):
         run_method("mkl", params, run=str(given / "run"), on_event=at_round(1, stop), **place)
     computed_grams(given, 128)
-    with pytest.raises(DigestMismatch, match=r"rows of a block was 256 and is 128\. Make it again as it was"):
+    with pytest.raises(DigestMismatch, match=r"rows of a block was 256 and is 128\. Build the same store again"):
         resume_run(str(given / "run"))
     computed_grams(given, 256, [*KERNELS, "linear[8]"])
     assert resume_run(str(given / "run")).status == "done", "kernels that the run did not begin with may come"

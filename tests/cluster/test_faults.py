@@ -152,7 +152,7 @@ def test_a_block_that_kills_its_workers_ends_the_run_with_its_memory_plan(tmp_pa
     with (
         CommandCluster(tmp_path, workers=1, nanny=True, settings=QUICK, memory_limit="700MiB") as cluster,
         open_executor(cluster.config) as executor,
-        pytest.raises(WorkersKilled, match=r"^task \d+ of 'toy' lost its worker 2 times.*at most 1000 B a step, worker memory 700 MiB"),
+        pytest.raises(WorkersKilled, match=r"^task \d+ of 'toy' lost its worker 2 times.*up to 1000 B, and a worker has 700 MiB"),
     ):
         executor.run(plan(toys.program(toys.deadly), ["bad"], folder, {"bad": 99}))
     assert toys.attempts(folder) == {"bad": 2}
@@ -217,12 +217,12 @@ def test_an_address_without_a_scheduler(listener):
 def test_scheduler_files(tmp_path):
     path = tmp_path / "scheduler.json"
     with (
-        pytest.raises(ClusterUnreachable, match=r"not usable within 0\.3 s.*FileNotFound"),
+        pytest.raises(ClusterUnreachable, match=r"could not be read in 0\.3 s.*FileNotFound"),
         open_executor(f"scheduler-file:{path}", connect_timeout=0.3),
     ):
         pass
     path.write_text("{")
-    with pytest.raises(ClusterUnreachable, match=r"not usable within 0\.3 s"), open_executor(f"scheduler-file:{path}", connect_timeout=0.3):
+    with pytest.raises(ClusterUnreachable, match="could not be read"), open_executor(f"scheduler-file:{path}", connect_timeout=0.3):
         pass
     path.write_text('{"address": "tcp://10.255.255.1:8786"}')
     with pytest.raises(PlaintextRefused, match=r"10\.255\.255\.1.*--allow-plaintext"), open_executor(f"scheduler-file:{path}"):
@@ -260,7 +260,7 @@ def test_a_full_spill_directory_ends_the_run(tmp_path):
             config = parse_cluster(cluster.config, limits=Limits(full_disk_timeout=10.0))
             with open_executor(config) as executor:
                 began = time.monotonic()
-                with pytest.raises(WorkerDiskFull, match="disk of local directories is full"):
+                with pytest.raises(WorkerDiskFull, match="disk of Dask's temporary files is full"):
                     executor.run(plan(toys.program(big, toys.join), range(64), 8 << 20, split_every=64))
                 assert time.monotonic() - began < 60
     finally:

@@ -171,7 +171,7 @@ def test_a_task_that_kills_its_worker_once_runs_elsewhere(pair, tmp_path):
 def test_memory_refusal_counts_the_process_itself(pair):
     assert pair._capacity.share == 0.95
     assert 0.95 * MEMORY - (512 << 20) < pair.task_memory < 0.95 * MEMORY - (40 << 20)
-    with pytest.raises(MemoryBoundExceeded, match=r"worker memory 1 GiB; the process itself takes .* MiB.*--worker-memory") as caught:
+    with pytest.raises(MemoryBoundExceeded, match=r"worker memory 1 GiB; an idle worker takes .* MiB.*--worker-memory") as caught:
         pair.run(plan(toys.program(toys.slow, task_bytes=1 << 30), range(3), 0.0))
     assert caught.value.needed == 1 << 30
 
@@ -325,7 +325,7 @@ def test_a_full_disk_is_told_from_a_standstill(pair):
     limits = Limits(stall_timeout=0.5, free_disk=1 << 60)
     with (
         executor_for_client(pair._link.client, limits=limits) as executor,
-        pytest.raises(WorkerDiskFull, match=r"disk of local directories is full on tls://.*free"),
+        pytest.raises(WorkerDiskFull, match=r"disk of Dask's temporary files is full on tls://.*free"),
     ):
         executor.run(plan(toys.program(toys.slow), range(2), 2.5))
 

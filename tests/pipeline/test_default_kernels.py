@@ -131,7 +131,7 @@ def test_the_choice_is_told_once_at_the_users_line(kind):
 
 
 def test_strings_have_no_default():
-    with pytest.raises(ValueError, match="kernels must be given where rows are strings"):
+    with pytest.raises(ValueError, match="rows are strings: set kernels"):
         MKLClassifier().fit(["ab", "bc"] * 5, [0, 1] * 5)
 
 

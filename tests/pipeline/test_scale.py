@@ -222,14 +222,14 @@ def test_matrices_of_a_gram_store_are_those_of_its_scaling(tmp_path):
     expected = decide(fit("MKLClassifier", X, kernels=params["kernels"]), X)
     for run in ("run", "given"):
         np.testing.assert_array_equal(decide(load_model(tmp_path / run), X), expected)
-    with pytest.raises(DigestMismatch, match="the scaling named after the colon"):
+    with pytest.raises(DigestMismatch, match="the scaling that the stored digest ends with"):
         run_method("mkl", {**params, "scale": None}, data=store, run=str(tmp_path / "other"))
     assert repair_grams(grams, store).status == "already-done"
 
 
 def test_points_of_a_grid_under_different_scalings_are_not_compared(tmp_path):
     store = str(ingest((X, LABELS), tmp_path / "raw", progress=None).url)
-    with pytest.raises(ValueError, match="scale their columns differently"):
+    with pytest.raises(ValueError, match="set different scalings of columns"):
         tune("mkl", {"scale": [None, "standard"]}, data=store, run=str(tmp_path / "run"))
     tune("fgm", {"C": [0.1, 1.0]}, data=store, run=str(tmp_path / "tuned"), params={"B": 2, "max_rounds": 2, "scale": "max-abs"}, folds=2)
     best = load_model(tmp_path / "tuned")

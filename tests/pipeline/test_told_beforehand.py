@@ -45,7 +45,7 @@ def test_a_driver_that_holds_much_is_told_and_one_beyond_its_limit_refused():
     assert len(told) == 1 and told[0].startswith("mkl: this process may need up to 6.035 GiB (kernels 6.035 GiB")
     assert told[0].endswith("fewer rows, or a smaller driver_memory")
     check_memory("mkl", held[1:], RunContext(None, data=None, warn=told.append), "fewer rows")
-    with pytest.raises(MemoryBoundExceeded, match=r"would hold 6.035 GiB .* it may hold driver_memory=1 GiB"):
+    with pytest.raises(MemoryBoundExceeded, match=r"would hold 6.035 GiB .* its limit is driver_memory=1 GiB"):
         check_memory("mkl", held, RunContext(None, data=None, driver_memory=1 << 30, warn=told.append), "fewer rows")
     assert len(told) == 1
 

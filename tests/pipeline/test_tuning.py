@@ -159,10 +159,10 @@ def test_bad_grids_are_refused_before_there_is_a_folder(tmp_path):
     refused("latent-task-mkl", {"C": [1.0]}, "edges", extra={"edges": [[0, 1]]})
     refused("latent-task-mkl", {"C": []}, r"grid\['C'\]=\[\]: must be a list of at least one value")
     refused("latent-task-mkl", {"C": [1.0, -1.0]}, "greater than 0")
-    refused("latent-task-mkl", {"grams": ["memory", "recompute"]}, "grams says where matrices lie, which changes no result")
+    refused("latent-task-mkl", {"grams": ["memory", "recompute"]}, "grams only sets where matrices are stored, which changes no result")
     refused("unsupervised-mkl", {"n_bases": [3, 4]}, "'unsupervised-mkl' has no score on rows held out")
     refused("latent-task-mkl", {"C": [1.0]}, "has 12 rows, too few for 13 folds", DataError, folds=13)
-    with pytest.raises(DataError, match=r"folds=300: n_samples=48 with a weight are too few for 300 folds"):
+    with pytest.raises(DataError, match=r"folds=300: n_samples=48 with positive weight are too few for 300 folds"):
         cross_validate("fgm", {}, data=data, folds=300)
     refused("latent-task-mkl", {"C": [1.0]}, "folds=1: a number of folds must be at least 2", folds=1)
     refused("latent-task-mkl", {"kernels": [["linear"], ["linear[9]"]]}, "9")
@@ -200,6 +200,6 @@ def test_rows_of_a_group_are_held_out_together(tmp_path, method, params):
     assert seen > 0.85 and apart < 0.75
     with pytest.raises(DataError, match=r"group column 'who' neither names the rows of the store nor is one of its features"):
         tune(method, {"C": [1.0]} if "lasso" not in method else {"lam": [0.1]}, data=store, run=tmp_path / "r", group_column="who")
-    with pytest.raises(ValueError, match=r"groups: 24 of them are too few for 25 folds"):
+    with pytest.raises(ValueError, match=r"groups: 24 distinct groups are too few for 25 folds"):
         tune(method, {"C": [1.0]} if "lasso" not in method else {"lam": [0.1]}, data=store, run=tmp_path / "r", folds=25, group_column="id")
     assert not (tmp_path / "r").exists()

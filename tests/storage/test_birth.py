@@ -60,7 +60,7 @@ def test_while_a_run_is_held_even_its_birth_is_told_as_held(tmp_path):
 
 def test_another_configuration_is_named_by_its_keys_and_is_usage(tmp_path):
     RunStore.create(tmp_path / "run", CONFIG)
-    with pytest.raises(OtherRun, match="differing: C, method") as caught, RunStore.begin(tmp_path / "run", {"method": "mkl", "C": 1}):
+    with pytest.raises(OtherRun, match="different: C, method") as caught, RunStore.begin(tmp_path / "run", {"method": "mkl", "C": 1}):
         pass
     assert exit_code(caught.value) == 2
     with RunStore.begin(tmp_path / "run", CONFIG) as run:

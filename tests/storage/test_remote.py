@@ -132,7 +132,7 @@ def test_writers_that_lose_their_lease_mix_nothing_and_the_first_to_end_wins(s3,
         return real(base, name, digest, seen)
 
     monkeypatch.setattr(versions, "publish_version", meanwhile)
-    with pytest.raises(RunLocked, match="was replaced by another process while this one wrote it") as caught:
+    with pytest.raises(RunLocked, match="was replaced by another process while this process wrote it") as caught:
         ingest(rows(0), "s3://b/s", scratch=tmp_path, overwrite=True)
     assert exit_code(caught.value) == Exit.HELD
     store = BlockStore.open("s3://b/s")

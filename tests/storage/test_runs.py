@@ -42,7 +42,7 @@ def run(tmp_path):
 def test_configuration_is_kept_and_compared(run):
     assert run.config == {"method": "fgm", "C": 10.0, "grid": [1, 2]}
     assert RunStore.create(run.path, {"grid": [1, 2], "C": 10.0, "method": "fgm"}).config == run.config
-    with pytest.raises(SchemaError, match="differing: B, C:"):
+    with pytest.raises(SchemaError, match=r"different: B, C\)"):
         RunStore.create(run.path, {"method": "fgm", "C": 1.0, "grid": [1, 2], "B": None})
     with pytest.raises(SchemaError, match="JSON"):
         RunStore.create(run.path.parent / "other", {"C": float("inf")})
@@ -195,7 +195,7 @@ def test_arrays_are_written_once_by_content_and_swept(run, monkeypatch):
     first = refs[3].load()
     assert np.array_equal(first, np.arange(4.0) + 3) and pickle.loads(pickle.dumps(refs[3])).load() is first
     assert np.array_equal(refs[2].load(), np.arange(4.0) + 2)
-    with pytest.raises(MissingBlock, match="swept"):
+    with pytest.raises(MissingBlock, match="it was removed"):
         refs[0].load()
     with pytest.raises(SchemaError, match="array name"):
         run.put_array("../x", np.ones(1))

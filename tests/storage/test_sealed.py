@@ -94,7 +94,7 @@ def test_a_damaged_line_names_itself_and_a_torn_last_line_does_not_count(run):
     assert len(run.history()) == 5
     file.write_bytes(b"".join([*lines[:2], lines[2].replace(b'"iteration":3', b'"iteration":4'), *lines[3:]]))
     for read in (run.history, run.check, lambda: run.truncate_history(5)):
-        with pytest.raises(DigestMismatch, match=r"history\.jsonl:3: .*keep the rows before it with `sed -i '3,\$d' "):
+        with pytest.raises(DigestMismatch, match=r"history\.jsonl:3: .*keep the rows before this line with `sed -i '3,\$d' "):
             read()
 
 

@@ -51,7 +51,7 @@ def test_an_encoding_without_a_mark_is_named(tmp_path):
     store = ingest(tmp_path / "x.csv", tmp_path / "s", target="y", encoding="latin-1")
     assert store.feature_names() == ["größe"] and store.source.options["encoding"] == "iso8859-1"
     assert ingest(tmp_path / "x.csv", tmp_path / "t", like=store.url).feature_names() == ["größe"]
-    with pytest.raises(SchemaError, match=r"encoding is 'latin-99'; it must be the name of one"):
+    with pytest.raises(SchemaError, match=r"encoding is 'latin-99'; it must be the name of an encoding"):
         ingest(tmp_path / "x.csv", tmp_path / "u", target="y", encoding="latin-99")
 
 

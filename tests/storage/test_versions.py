@@ -223,7 +223,7 @@ def test_a_pointer_is_checked(tmp_path):
         fields = {**json.loads(good), **said}
         fields.pop("digest")
         pointer.write_bytes(_sealed(fields))
-        with pytest.raises(DigestMismatch, match=r"does not name a version that counts"):
+        with pytest.raises(DigestMismatch, match=r"does not name a current version"):
             BlockStore.open(tmp_path / "s")
     for said, error in (({"current": "../elsewhere"}, DigestMismatch), ({"format": "gramplane.store/9"}, SchemaError)):
         fields = {**json.loads(good), **said}
@@ -256,7 +256,7 @@ def test_a_store_removed_and_made_again_is_not_what_was_opened(tmp_path):
     with pytest.raises(DigestMismatch, match="was replaced while it was read"):
         store.confirm()
     made(tmp_path / "s", 1)
-    with pytest.raises(DigestMismatch, match="a mixture of both are not used"):
+    with pytest.raises(DigestMismatch, match="a mixture of both stores are discarded"):
         store.confirm()
 
 

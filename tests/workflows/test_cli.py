@@ -109,10 +109,10 @@ def test_help_lists_commands_by_what_they_are_for_and_folds_what_they_share(caps
     [
         (["ftt"], "Did you mean 'fit'?"),
         (["fit", "fgm", "--dta", "x"], "'--data'"),
-        (["tune", "fgm", "--test-share", "0.3"], "tune fgm has no option --test-share: it is one of fit"),
+        (["tune", "fgm", "--test-share", "0.3"], "tune fgm has no option --test-share: it belongs to fit"),
         (["fit", "fgm", "--run", "r"], "give --data STORE"),
         (["status", "/nowhere"], "run /nowhere does not exist"),
-        (["fit", "fgm", "--gram-store", "g"], "fgm has no option --gram-store: it is one of mkl"),
+        (["fit", "fgm", "--gram-store", "g"], "fgm has no option --gram-store: it belongs to mkl"),
         (["fit", "--data", "x", "fgm"], "--data stands before the method"),
         (["fit", "fgm", "--data", ".", "--run", "r", "--inner-tol", "small"], "--inner-tol: must be a number"),
         (["fit", "fgm", "--data", ".", "--run", "r", "--solver", "nwton"], "--solver: must be 'auto', 'newton'"),
@@ -383,7 +383,7 @@ def test_paths_of_the_wrong_kind_are_told_in_a_sentence(tmp_path: Path, capsys: 
         (["inspect", folder], 3, f"{folder} is a folder, but not a block store"),
         (["ingest", folder, tmp_path / "s"], 2, f"source {folder} is a folder"),
         (["ingest", file, file / "s"], 2, "a part of this path is a file, and a folder is needed"),
-        (["status", stopped], 2, "was stopped before it began"),
+        (["status", stopped], 2, "was stopped before it saved anything"),
     ]
     for words, code, told in expected:
         assert main([str(word) for word in words]) == code, words

@@ -93,7 +93,7 @@ def test_a_file_beside_the_store(table, tmp_path, capsys, suffix):
     machine = load_model(run)
     assert machine.model_.covariate_names == (("age", "dose") if suffix in (".csv", ".parquet") else ("z0", "z1"))
     np.testing.assert_allclose(machine.covariate_coef_[0], [0.2, 900.0], rtol=0.1)
-    assert "give those of these rows" in result(["score", run, store], capsys, 2)["error"]
+    assert "give their values for these rows" in result(["score", run, store], capsys, 2)["error"]
     assert result(["score", run, store, "--covariates", file], capsys)["r2"] > 0.95
     result(["predict", run, store, tmp_path / "p.csv", "--covariates", file], capsys)
     short = written(table[BESIDE].iloc[1:], tmp_path / f"short{suffix}")
@@ -116,7 +116,7 @@ def test_what_comes_after_a_fit_of_classes_takes_the_file(table, tmp_path, capsy
     steady = result(["stability", run, "--resamples", "5"], capsys)
     assert steady["resamples"] == 5 and {row["feature"] for row in steady["features"][:2]} == {"g2", "g7"}
     predict = ["predict", run, store, tmp_path / "p.csv", "--proba"]
-    assert "give those of these rows" in result(predict, capsys, 2)["error"]
+    assert "give their values for these rows" in result(predict, capsys, 2)["error"]
     result([*predict, "--covariates", file], capsys)
     found = pd.read_csv(tmp_path / "p.csv")
     expected = load_model(run).predict_proba(labelled.drop(columns="y").to_numpy(), covariates=table[BESIDE])
@@ -141,7 +141,7 @@ def test_the_task_is_checked(table, tmp_path, capsys):
     store = tmp_path / "store"
     result(["ingest", tmp_path / "plain.csv", store, *REGRESSION], capsys)
     fit = ["fit", "fgm", "--data", store, "--run", tmp_path / "run", *FIT]
-    assert "holds real numbers; ingest it with --task classification" in result([*fit, "--task", "classification"], capsys, 2)["error"]
+    assert "holds real numbers; ingest the data again" in result([*fit, "--task", "classification"], capsys, 2)["error"]
     assert result([*fit, "--task", "regression"], capsys)["summary"]["stop"]
     error = result([*fit[:4], "--run", tmp_path / "no", "--set", "loss=logistic"], capsys, 2)["error"]
     assert "loss='logistic': the target holds real numbers; use 'squared'" in error
@@ -153,7 +153,7 @@ def test_other_methods_take_none(table, tmp_path, capsys):
     fit = ["fit", "group-lasso", "--data", store, "--run", tmp_path / "run"]
     assert "covariates" in result([*fit, "--covariates", file], capsys, 2)["error"]
     result(fit, capsys)
-    assert "takes none" in result(["score", tmp_path / "run", store, "--covariates", file], capsys, 2)["error"]
+    assert "does not use covariates" in result(["score", tmp_path / "run", store, "--covariates", file], capsys, 2)["error"]
 
 
 WORKFLOW = """schema: gramplane.workflow/1
@@ -250,7 +250,7 @@ def test_a_mixed_table_from_ingest_to_score(mixed, tmp_path, capsys):
     assert (tmp_path / "q.csv").read_bytes() == out.read_bytes()
     # Without a covariate in the file there is nothing to decide by; --covariates gives them.
     test.drop(columns="dose").to_csv(tmp_path / "less.csv", index=False)
-    assert "give those of these rows" in result(["predict", run, tmp_path / "less.csv", tmp_path / "r.csv"], capsys, 2)["error"]
+    assert "give their values for these rows" in result(["predict", run, tmp_path / "less.csv", tmp_path / "r.csv"], capsys, 2)["error"]
     beside = written(test[NAMES], tmp_path / "z.csv")
     result(["predict", run, tmp_path / "less.csv", tmp_path / "r.csv", "--covariates", beside], capsys)
     assert (tmp_path / "r.csv").read_bytes() == out.read_bytes()

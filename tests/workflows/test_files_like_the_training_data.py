@@ -92,7 +92,7 @@ def test_messages_about_a_file_name_the_command_that_has_the_option(tmp_path):
     store = ingest((BITS, Y), tmp_path / "s")
     run_method("fgm", {"B": 1, "max_rounds": 1}, data=store.url, run=str(tmp_path / "run"))
     (tmp_path / "x.zip").write_text("")
-    with pytest.raises(SchemaError, match=r"--format .*these are options of `gramplane ingest`"):
+    with pytest.raises(SchemaError, match=r"--format .*to set these options, make a store of the file with `gramplane ingest`"):
         score_store(str(tmp_path / "run"), str(tmp_path / "x.zip"))
 
 

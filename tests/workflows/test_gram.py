@@ -183,7 +183,7 @@ def test_clean_lists_then_drops_unused_kernels_and_orphans(data: Path, tmp_path:
     assert len(GramStore.open(out).kernels) == 1 and not (out / "grams" / "stray").exists()
     assert result(["verify", out], capsys)["status"] == "ok"
     assert result(["clean", out], capsys)["n_kernels"] == 0
-    assert "--keep names kernels" in result(["clean", data, "--keep", "linear"], capsys, 2)["error"]
+    assert "--keep is for Gram stores" in result(["clean", data, "--keep", "linear"], capsys, 2)["error"]
 
 
 # -- matrices and strings ----------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_wrong_words(data: Path, tmp_path: Path, capsys):
     out = tmp_path / "grams"
     assert "either --kernels or" in result(["gram", data, "--out", out], capsys, 2)["error"]
     assert "STORE" in result(["gram", "--kernels", "linear", "--out", out], capsys, 2)["error"]
-    assert "plans kernels that are computed" in result(["gram", "--precomputed", "x", "--out", out, "--dry-run"], capsys, 2)["error"]
+    assert "plans a computation of kernels" in result(["gram", "--precomputed", "x", "--out", out, "--dry-run"], capsys, 2)["error"]
 
 
 def test_store_of_other_data_and_held_store(data: Path, tmp_path: Path, capsys):
@@ -335,7 +335,7 @@ def test_columns_are_named_and_widths_left_out_on_the_command_line(tmp_path: Pat
     assert decided[1] == "linear[1,3]" and decided[0].startswith("rbf(gamma=") and decided[0].endswith(")[0]")
     told = result(["gram", data, "--kernels", "rbf[nothing]", "--out", tmp_path / "other"], capsys, 2)["error"]
     assert "no column has the name 'nothing'; the columns are 'mean radius', 'b'" in told
-    assert "leaves its width or the numbers of its columns to the data" in result(["clean", out, "--keep", "rbf"], capsys, 2)["error"]
+    assert "has no width, or columns given by name" in result(["clean", out, "--keep", "rbf"], capsys, 2)["error"]
 
 
 def test_a_dry_run_without_kernels_says_which_are_taken(tmp_path: Path, capsys):

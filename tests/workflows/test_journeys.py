@@ -132,7 +132,7 @@ def test_loaded_models_take_frames_of_the_source(walked):
     np.testing.assert_allclose(values, np.array([float(row["decision"]) for row in stored])[order], rtol=1e-6, atol=1e-9)
     with pytest.warns(UserWarning, match="every comparison with them is false"):
         load_model(folder / "runs" / "rules").predict(frame)
-    with pytest.raises(ValueError, match="the frame has no column 'smoker', which was there at fit"):
+    with pytest.raises(ValueError, match="the frame lacks column 'smoker' of the training data"):
         load_model(folder / "runs" / "patients").predict(frame.drop(columns="smoker"))
 
 

@@ -152,7 +152,7 @@ def test_what_is_said_before_the_first_round_is_said_afterwards_too(command: str
         *(["--grid", "C=1,2"] if command == "tune" else []),
     ]
     assert main(words) == 130
-    told = f"run {tmp_path / 'run'} was stopped before it began, so nothing of it is kept; run the same command again"
+    told = f"run {tmp_path / 'run'} was stopped before it saved anything; run the same command again"
     told = told.replace("; run the", "\nhelp: run the")
     assert capsys.readouterr().err.endswith(f"error: stopped by SIGINT; {told}\n")
     for later in ("status", "history", "resume") if command == "fit" else ():

@@ -43,7 +43,7 @@ def test_a_grid_fitted_one_after_another(tmp_path, capsys):
 def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
     data, run = ingested(tmp_path / "train", capsys), tmp_path / "bad"
     for more, method, text in [
-        (("--grid", "grams=memory,recompute"), "latent-task-mkl", "grams says where matrices lie"),
+        (("--grid", "grams=memory,recompute"), "latent-task-mkl", "grams only sets where matrices are stored"),
         (("--grid", "n_bases=2,3", "--dry-run"), "unsupervised-mkl", "has no score on rows held out"),
         (("--grid", "CC=1,2"), "rule-ensemble", "--grid CC"),
         (("--grid", "C=0,2"), "hierarchical-kernels", "--grid C: must be greater than 0, not 0"),

@@ -68,7 +68,7 @@ def _is_begun(path: str) -> bool:
 
 
 def _not_begun(path: str) -> str:
-    return f"run {path} was stopped before it began, so nothing of it is kept; run the same command again"
+    return f"run {path} was stopped before it saved anything; run the same command again"
 
 
 def parse_size(text: str | int | None, what: str) -> int | None:
@@ -95,7 +95,7 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
     if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_parquet(Path(args.source)):
         raise ConfigError(f"source {args.source} is a folder; give a file, or a folder of Parquet files")
     if args.like is not None:
-        require_path(args.like, "the store given as like,")
+        require_path(args.like, "like: store")
     task = args.task or ("auto" if args.like is None else "classification")
     return {**args.model_dump(exclude={"source", "store"}), "budget": parse_size(args.budget, "budget"), "task": task}
 
@@ -163,7 +163,7 @@ def _check_task(task: str, store: str, spell: Locator) -> None:
     opened = BlockStore.open(store)
     if opened.has_table("y") and (opened.meta.labels is None) != (task == "regression"):
         content = "real numbers" if opened.meta.labels is None else "classes"
-        raise ConfigError(f"{spell(('task',))} {task}: the target of {store} holds {content}; ingest it with --task {task}")
+        raise ConfigError(f"{spell(('task',))} {task}: the target of {store} holds {content}; ingest the data again with --task {task}")
 
 
 def tune_plan(
@@ -231,9 +231,9 @@ def user_questions(
     if labels is not None and recommend is not None:
         raise ConfigError("recommend and user-labels exclude each other: candidates and labels are two tables; ask for one of them")
     if members is not None and recommend is None:
-        raise ConfigError("members: the number of candidates is not given; set it with recommend")
+        raise ConfigError("members: needs the number of candidates; set recommend, too")
     if three_way or proba:
-        raise ConfigError(f"{'three-way' if three_way else 'proba'} is for predicted classes; leave it out with recommend and user-labels")
+        raise ConfigError(f"{'three-way' if three_way else 'proba'} is for predicted classes; leave it out with recommend or user-labels")
     n = BlockStore.open(require_path(store, "store")).n_rows
     if labels is not None:
         texts = read_row_texts(require_path(labels, "user-labels: file"), n)

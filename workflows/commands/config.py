@@ -44,7 +44,7 @@ def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, a
     if Path(target).suffix in (".yaml", ".yml"):
         target = check_place(target, "file", "TARGET")
         if settings:
-            raise click.UsageError("--set belongs to a method; write the parameters into the workflow file")
+            raise click.UsageError("--set does not change a workflow file; write the parameters into the file")
         shown = _workflow_parameters(require_path(target, "workflow file"), resolved, allow_code, compute)
     else:
         config = method_config(target, split_settings(settings))

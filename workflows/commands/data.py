@@ -157,7 +157,7 @@ def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
     if is_gram_store(require_path(path, "store, run or folder")):
         return _clean_grams(path, keep, yes)
     if keep is not None:
-        raise click.UsageError(f"--keep names kernels of a Gram store; {path} is none")
+        raise click.UsageError(f"--keep is for Gram stores; {path} is not a Gram store")
     items = left_overs(Path(path)) if is_local(path) else []
     old = old_versions(path)
     free = [item for item in old if not item.is_read]

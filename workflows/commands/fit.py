@@ -247,7 +247,7 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
     from ..report.collect import is_tuned
 
     if is_tuned(require_run(run)):
-        raise ConfigError(f"{run} is a run of tune; give the tune command again, it resumes where it stopped")
+        raise ConfigError(f"{run} was written by tune; give the tune command again to resume it")
     with frame.progress() as emit:
         outcome = resume_run(run, on_event=emit, **{**compute.arguments(), "cluster": compute.cluster})
     return outcome_result(outcome, run, frame)

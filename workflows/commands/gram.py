@@ -84,7 +84,7 @@ def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, ove
     with make_local(require_path(source, "precomputed: file"), folders=True) as local_source:
         order = read_order(str(local_source))
         if rows is not None and order not in (None, rows.meta.n_rows):
-            raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
+            raise SchemaError(f"{source} has matrices of {order} rows, but {store} has {rows.meta.n_rows} rows")
 
         def progress(done: int, total: int, phase: str) -> None:
             emit({"event": "phase", "phase": f"{phase}: {done} of {total}"})
@@ -121,7 +121,7 @@ def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str,
     specs = kernel_specs(entries, None, location)
     for spec in specs:
         if spec.is_open:
-            raise ConfigError(f"{location}: kernel {spec} leaves its width or the numbers of its columns to the data; write them out")
+            raise ConfigError(f"{location}: kernel {spec} has no width, or columns given by name; write the width and column numbers")
     digests = {spec.digest() for spec in specs}
     return store.unused(digests), store.orphans()
 
@@ -154,12 +154,12 @@ def gram(
     With --precomputed the matrices come from a file; STORE, if given, is the store of their rows.
     """
     if (kernels is None) == (precomputed is None):
-        hint = "a file with the line '- grid: {}' holds the kernels that a fit has by default"
-        raise click.UsageError(f"kernels come from one place; give either --kernels or --precomputed ({hint})")
+        hint = "a kernel file with the line '- grid: {}' gives the default kernels of a fit"
+        raise click.UsageError(f"kernels come from one source; give either --kernels or --precomputed ({hint})")
     if precomputed is not None and dry_run:
-        raise click.UsageError("--dry-run plans kernels that are computed, and --precomputed computes none; leave out one of them")
+        raise click.UsageError("--dry-run plans a computation of kernels, and --precomputed computes none; leave out one of them")
     if precomputed is not None and scale is not None:
-        raise click.UsageError("--scale is for columns, and --precomputed reads none; leave out --scale")
+        raise click.UsageError("--scale scales columns, and --precomputed reads no columns; leave out --scale")
     if precomputed is None and store is None:
         raise click.UsageError("Missing argument 'STORE'; give the block store whose rows are compared")
     with frame.progress() as emit:

@@ -103,7 +103,7 @@ class MethodCommand(Command):
             takers = group.takers(flag, ctx) if isinstance(group, MethodGroup) else []
             if not takers:
                 raise
-            raise click.UsageError(f"{self.name} has no option {flag}: it is one of {', '.join(takers)}", ctx) from None
+            raise click.UsageError(f"{self.name} has no option {flag}: it belongs to {', '.join(takers)}", ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the parameters of the method first, then the options of the command."""

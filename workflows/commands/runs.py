@@ -63,9 +63,9 @@ def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[st
     for run in runs:
         require_run(run)
     if out is None and len(runs) > 1:
-        raise click.UsageError("several runs share one report; name its folder with --out DIR")
+        raise click.UsageError("a report of several runs needs a folder; name the folder with --out DIR")
     if names and len(names) != len(runs):
-        raise click.UsageError(f"{len(names)} names for {len(runs)} runs; give one --name for each, in their order")
+        raise click.UsageError(f"{len(names)} names for {len(runs)} runs; give one --name for each run, in the order of the runs")
     with frame.progress() as emit:
         told = {"excel_safe": excel_safe, "title": title or "", "warn": lambda message: emit({"event": "warning", "message": message})}
         written = write_report(list(runs), out or next(iter(runs)), names=list(names) or None, **told)

@@ -97,7 +97,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
 
     trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
     if is_tuned(path) and not is_run(model_run(path)):
-        raise ConfigError(f"{path}: the grid is not finished, there is no fit to report on yet; give the tune command again")
+        raise ConfigError(f"{path}: the grid is not finished, so there is no fit to report on yet; give the tune command again")
     run = _open(model_run(path))
     config, started, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
     history, info, stability = run.history(), METHODS[config["method"]], run.read_json("stability")

@@ -115,7 +115,7 @@ class ChartDisplay:
             has = f"{who} has no {cls._shows}"
             if brought is None and not functions:
                 others = " and every …CV estimator" if cls._kind == PathDisplay._kind else ""
-                raise TypeError(f"{has}; {cls.__name__} shows those of {', '.join(known)}{others}")
+                raise TypeError(f"{has}; {cls.__name__} is for {', '.join(known)}{others}")
             raise ValueError(f"{has} to show")
         return chart
 
@@ -308,7 +308,7 @@ def _with_labels(view: RunView, labels: Sequence[Any] | None) -> RunView:
     if labels is None or not rows:
         return view
     if len(labels) != len(rows):
-        raise ValueError(f"labels has {len(labels)} entries, the map has {len(rows)} rows: it needs one for each")
+        raise ValueError(f"labels has {len(labels)} entries; it needs one for each of the {len(rows)} rows of the map")
     labelled = [{**row, "label": label} for row, label in zip(rows, labels, strict=True)]
     return replace(view, tables={**view.tables, "embedding": labelled})
 
@@ -318,7 +318,7 @@ def view_estimator(estimator: Any) -> RunView:
     name, method = type(estimator).__name__, getattr(type(estimator), "_method", None)
     info = None if method is None else METHODS.get(method.name)
     if info is None:
-        raise TypeError(f"{name} is no estimator of gramplane: displays show how its own were fitted")
+        raise TypeError(f"{name} is not an estimator of gramplane; displays show only estimators of gramplane")
     tables = estimator._chart_tables()
     history = {key: np.asarray(values).tolist() for key, values in getattr(estimator, "history_", {}).items()}
     rows = [dict(zip(history, values, strict=True)) for values in zip(*history.values(), strict=True)]

@@ -34,11 +34,11 @@ def read_graph(graph: Graph, n: int) -> np.ndarray | None:
     if sp.issparse(graph):
         matrix = sp.coo_array(graph)
         if matrix.shape != (n, n):
-            raise ValueError(f"graph: a matrix of shape {matrix.shape}; must be ({n}, {n}), one row and column per row of X")
+            raise ValueError(f"graph has shape {matrix.shape}; it must be ({n}, {n}), one row and one column per row of X")
         return _matrix_edges(matrix)
     edges = np.asarray(graph)
     if edges.dtype.kind not in "iu" and edges.size:
-        raise ValueError(f"graph: edges of type {edges.dtype}; must be whole numbers (m, 2), or a sparse matrix")
+        raise ValueError(f"graph: edges have type {edges.dtype}; they must be integers (m, 2), or a sparse matrix")
     return edges.astype(np.int64)
 
 
@@ -59,7 +59,7 @@ def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
         differs = sp.coo_array(sp.csr_array(matrix) != sp.csr_array(matrix.T))
         if differs.nnz:
             i, j = min(zip(differs.row.tolist(), differs.col.tolist(), strict=True))
-            raise ValueError(f"graph: the weights of ({i}, {j}) and ({j}, {i}) differ; must be symmetric, or hold one triangle")
+            raise ValueError(f"graph: the weights of ({i}, {j}) and ({j}, {i}) differ; make graph symmetric, or leave one triangle empty")
     return edges
 
 
@@ -520,7 +520,7 @@ class StructurePreservingEmbedding(_Embedding):
         """
         if X is None:
             if not sp.issparse(graph):
-                raise ValueError("X: is None; give the graph as a sparse matrix, or rows to make one of")
+                raise ValueError("X is None; give graph as a sparse matrix, or give X to build a graph of its rows")
             X = np.zeros((row_shape(sp.csr_array(in_memory(graph, "graph")))[0], 1))
         return super().fit(X, y, graph=graph)
 

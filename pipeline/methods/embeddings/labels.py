@@ -40,7 +40,7 @@ class Labels:
         distinct labels, and for labels that do not suit the kernel.
         """
         if kernel == "one-hot" and self.classes is None:
-            raise DataError("label_kernel='one-hot': needs classes, the target holds real numbers; take 'linear'")
+            raise DataError("label_kernel='one-hot' needs classes, but the target holds real numbers; set label_kernel='linear'")
         if self.classes is None or kernel == "linear":
             seen = np.where(self.hidden, np.nan, self.numbers)
             if len(np.unique(seen[np.isfinite(seen)])) < 2:
@@ -49,7 +49,7 @@ class Labels:
         seen = np.where(self.hidden, UNLABELLED, self.codes)
         count = len(np.unique(seen[seen >= 0]))
         if count < 2:
-            raise DataError(f"y: labelled rows are of {count} class; colored-mvu needs at least two")
+            raise DataError(f"y: the labelled rows have {count} class; colored-mvu needs at least two classes")
         return class_factor(seen, len(self.classes))
 
     @property
@@ -61,7 +61,7 @@ class Labels:
         try:
             known = np.array([float(label) for label in self.classes])
         except (TypeError, ValueError):
-            raise DataError(f"label_kernel='linear': needs numbers, the target holds {self.classes[0]!r}; take 'one-hot'") from None
+            raise DataError(f"label_kernel='linear' needs numbers, but the target holds {self.classes[0]!r}; set 'one-hot'") from None
         return np.where(self.codes >= 0, known[self.codes], np.nan)
 
     def describe(self, row: int) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def matrix_factor(kernel: np.ndarray, labels: Labels | None, n: int) -> np.ndarr
     """
     kernel = np.asarray(kernel, dtype=np.float64)
     if kernel.shape != (n, n):
-        raise ValueError(f"label_kernel: an array of shape {kernel.shape}; must be ({n}, {n}), one row and column per row of the data")
+        raise ValueError(f"label_kernel has shape {kernel.shape}; it must be ({n}, {n}), one row and one column per row of the data")
     if labels is not None:
         seen = ~labels.hidden
         kernel = kernel * np.multiply.outer(seen, seen)

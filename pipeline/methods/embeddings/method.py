@@ -184,7 +184,7 @@ def checked_edges(edges: np.ndarray, n: int) -> Edges:
     and for an edge that names a row outside the data or links a row with itself.
     """
     if edges.ndim != 2 or edges.shape[1:] != (2,) or not len(edges):
-        raise ValueError(f"graph: an array of shape {edges.shape}; must be a sparse matrix, or edges (m, 2) of rows i, j, at least one")
+        raise ValueError(f"graph has shape {edges.shape}; it must be a sparse matrix, or at least one edge between rows as (m, 2)")
     low, high = edges.min(axis=1), edges.max(axis=1)
     bad = np.flatnonzero((low < 0) | (high >= n) | (low == high))
     if len(bad):

@@ -68,7 +68,7 @@ def build_graph(config: EmbeddingConfig, data: Blocks, resources: Resources, giv
         nearest = nearest_neighbours(data, resources, min(config.n_neighbors, n - 1))
         i, j = sp.triu(neighbour_graph(nearest.ids, config.graph), 1, format="coo").coords
         if not len(i):
-            raise DataError(f"graph={config.graph!r}: no two rows are neighbours of each other; take more neighbours, or graph='union'")
+            raise DataError(f"graph={config.graph!r}: no two rows are neighbours of each other; raise n_neighbors, or set graph='union'")
         i, j = i.astype(np.int64), j.astype(np.int64)
         squares = edge_squares(nearest, i, j)
     else:

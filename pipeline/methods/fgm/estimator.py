@@ -522,22 +522,21 @@ class FGMRegressor(_FGM, Regressor):
     Attributes
     ----------
     selected_
-        Sorted indices of the features with non-zero weight in any class. With ``groups``, indices of groups. With ``"poly2"``, ``(k, 2)``
+        Sorted indices of the features with non-zero weight. With ``groups``, indices of groups. With ``"poly2"``, ``(k, 2)``
         pairs, whose second index is -1 for a linear term.
     coef_, intercept_
-        Weights ``(n_machines, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(n_machines, k)`` aligned with
-        the columns of the map. Intercepts ``(n_machines,)``.
+        Weights ``(1, n_features)``, a sparse array from 50,000 features on; with a feature map, ``(1, k)`` aligned with
+        the columns of the map. Intercept ``(1,)``.
     C_
-        Value of ``C`` used; ``(n_machines,)`` for several classes.
+        Value of ``C`` used.
     covariate_coef_
-        ``(n_machines, n_covariates)`` unpenalised coefficients of the covariates.
+        ``(1, n_covariates)`` unpenalised coefficients of the covariates.
     cuts_, cut_weights_
-        Features (groups, pairs) of each round, and the kernel weight mu of each round; with several classes, a list per class.
+        Features (groups, pairs) of each round, and the kernel weight mu of each round.
     path_
-        :class:`PathPoint` after every round; with several classes, a list per class.
+        :class:`PathPoint` after every round.
     objective_, dual_gap_, outer_gap_
-        Objective F_T, absolute duality gap of the last sub-problem, and certified distance of F_T from the exact optimum; each is
-        summed over classes.
+        Objective F_T, absolute duality gap of the last sub-problem, and certified distance of F_T from the exact optimum.
     n_iter_, converged_, stop_reason_, history_
         Number of rounds; whether the last sub-problem was solved and the goal (number of features, outer tolerance) was reached; the reason
         for stopping; and one array per quantity.

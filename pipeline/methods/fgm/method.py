@@ -213,7 +213,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         available = build_atoms(config, inputs).count(int(inputs.data.n_cols))
         if available >= config.B:
             return config
-        resources.warn(f"B: {config.B} by default {_few_atoms(available)}, so B={available} is used")
+        resources.warn(f"B: the default of {config.B} {_few_atoms(available)}, so B={available} is used")
         return config.model_copy(update={"B": available})
 
     def problem(self, config: FGMConfig, inputs: Inputs, resources: Resources) -> FGMProblem:

@@ -119,7 +119,9 @@ class PairAtoms(PairColumns):
         n, d = data.n_rows, data.n_cols
         products, budget = n * d * (d - 1) // 2, kp.DENSE_GAIN * self.limits.budget
         if products > budget:
-            raise kp.TooManyProducts(f"{d} dense features form {products:.3g} products over {n} rows; the budget is {budget:.3g}")
+            raise kp.TooManyProducts(
+                f"products of {d} dense features over {n} rows take {products:.3g} multiplications; the budget is {budget:.3g}"
+            )
 
     def _search_sparse(self, data: Blocks, resources: Resources, u: np.ndarray, B: int) -> kp.TopPairs:
         if self._counts is None:

@@ -207,8 +207,10 @@ def _refuse_covariates(problems: Sequence[MachineProblem], inputs: Inputs) -> No
         direction = separating_direction(problem.basis.columns, problem.y, problem.cost)
         if direction is not None:
             name = known.names[_separating_column(problem, known.values, direction)]
-            rule = "no coefficients are best then, and there is no bound"
-            raise DataError(f"covariates separate the classes (above all {name!r}): {rule}; leave it out, or take loss='squared_hinge'")
+            rule = "their coefficients would grow without limit"
+            raise DataError(
+                f"covariates separate the classes (above all {name!r}): {rule}; leave {name!r} out, or set loss='squared_hinge'"
+            )
 
 
 def _separating_column(problem: MachineProblem, values: np.ndarray, direction: np.ndarray) -> int:

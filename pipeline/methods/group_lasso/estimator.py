@@ -427,13 +427,13 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
     Attributes
     ----------
     coef_, intercept_
-        Weights ``(n_machines, n_features)`` with exact zeros, a sparse array from 50,000 features on. Intercepts ``(n_machines,)``.
+        Weights ``(1, n_features)`` with exact zeros, a sparse array from 50,000 features on. Intercept ``(1,)``.
     active_groups_
-        Labels of the groups with a non-zero weight in any one-vs-rest model. With a list of groups or with edges, the positions of the
+        Labels of the groups with a non-zero weight. With a list of groups or with edges, the positions of the
         active groups in that list; features without an edge are numbered after the edges. Without groups, indices of features.
     objective_, dual_gap_
-        Mean loss plus Omega of the final model on the training rows, summed over one-vs-rest models (NaN after ``partial_fit``); and the
-        duality gap of the batch problem (NaN for streams, which have no certificate).
+        Mean loss plus Omega of the final model on the training rows (NaN after ``partial_fit``); and the duality
+        gap of the batch problem (NaN for streams, which have no certificate).
     lam_, lam_max_
         Value of ``lam`` used, and the smallest that selects nothing (NaN for a stream).
     n_iter_, converged_, stop_reason_, history_

@@ -31,7 +31,7 @@ def chosen_groups(groups: object, edges: object, stored: object = None) -> objec
     if edges is None:
         return stored if groups is None else groups
     if groups is not None:
-        raise ValueError("groups and edges are both given: the edges of a graph are the groups; give one of them")
+        raise ValueError("groups and edges are both given; give one of them (with edges, every edge is a group)")
     return Edges(edges)
 
 
@@ -77,11 +77,11 @@ def build_penalty(config: GroupLassoConfig, n_features: int, groups: UserData) -
     index = build_groups(np.arange(n_features) if groups is None else groups, n_features, "none")
     covered = np.diff(index.feature_indptr) > 0
     if not covered.all():
-        raise ValueError(f"groups puts feature {int(np.argmin(covered))} in no group: a group lasso needs a group for every feature")
+        raise ValueError(f"groups: feature {int(np.argmin(covered))} is in no group; a group lasso needs a group for every feature")
     _check_shares(shares, index.n_groups)
     return group_penalty(index, np.sqrt(index.sizes), shares), index.labels
 
 
 def _check_shares(shares: np.ndarray, n_groups: int) -> None:
     if shares.ndim and len(shares) != n_groups:
-        raise ValueError(f"r has {len(shares)} entries; it needs one number, or one for each of the {n_groups} groups")
+        raise ValueError(f"r has {len(shares)} entries; it must be one number, or one number for each of the {n_groups} groups")

@@ -47,13 +47,13 @@ class TextData:
     def __init__(self, source: str, options: Mapping[str, Any]) -> None:
         regression = options.get("task", "classification") == "regression"
         if regression and options.get("labels") is not None:
-            raise ValueError(f"labels={options['labels']!r}: a regression has none")
+            raise ValueError(f"labels={options['labels']!r}: a regression has no class labels; leave labels out")
         if source != "-" and not os.access(source, os.R_OK):
             raise DataError("the file does not exist or cannot be read", source)
         labels = None if regression else (options.get("labels") or CLASSES)
         self.text = RowText(source, options.get("n_features"), labels, bool(options.get("zero_based", False)))  # pyright: ignore[reportArgumentType] (checked there)
         if self.text.labels is not None and len(self.text.labels) < 2:
-            raise ValueError(f"labels={list(self.text.labels)!r}: classes need at least two")
+            raise ValueError(f"labels={list(self.text.labels)!r}: a classification needs at least two labels")
         self.url = source if source == "-" else str(Path(source).resolve())
         self.meta = _TextMeta(self.text.labels)
         self.n_cols, self.first_feature = self.text.n_features, 0 if options.get("zero_based") else 1
@@ -96,5 +96,5 @@ def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]
     unsuited |= {"class_weight='balanced'": config.class_weight == "balanced", "a test share": bool(extra.get("test_share"))}
     for name, is_asked_for in unsuited.items():
         if is_asked_for:
-            raise ValueError(f"{name} needs rows that can be read again, a stream is read once: ingest the text into a store")
+            raise ValueError(f"{name} needs rows that can be read again, but a stream is read only once: ingest the text into a store")
     return Inputs(data, np.zeros(0, np.int64), data.meta.labels, None, chosen_groups(extra.get("groups"), extra.get("edges")))

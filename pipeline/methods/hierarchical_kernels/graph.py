@@ -36,7 +36,7 @@ def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = Non
     data, source = inputs.data, config.dag if dag is None else dag
     has_widths = "gaussian" in (DEFAULT_GRAPH if source is None else source if isinstance(source, str) else "")
     if has_widths and not data.n_cols:
-        raise DataError("the data set holds strings; name a dag of kernels that read them")
+        raise DataError("the data set holds strings, but dag has Gaussian kernels of numbers; set dag to a graph of string kernels")
     if has_widths and data.n_rows < 2:
         raise DataError("n_samples = 1: the widths of Gaussian kernels are estimated from at least two rows")
     deviations = feature_deviations(data, inputs.sample_weight) if has_widths else None
@@ -102,7 +102,9 @@ def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) ->
     for a graph that is neither a KernelGrid nor a KernelList, and for a kernel that is zero on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
-        raise ValueError(f"normalize='trace' needs a KernelGrid or a KernelList, not {type(graph).__name__}; scale its kernels yourself")
+        raise ValueError(
+            f"normalize='trace' needs a KernelGrid or a KernelList, not {type(graph).__name__}; scale the kernels of the graph yourself"
+        )
     specs: list[AnyKernel] = list(base_kernels(graph) if isinstance(graph, KernelGrid) else graph.kernels)
     traces, lo = np.zeros(len(specs)), 0
     for part in _row_blocks(data):
@@ -110,7 +112,9 @@ def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) ->
         diagonals = gram_diagonal(specs, part)
         traces += (diagonals if counts is None else diagonals * counts[rows]).sum(axis=1)
     if not (traces > 0).all():
-        raise ValueError(f"kernel {specs[int(np.argmin(traces))]} has trace {traces.min():g} on the training rows; it cannot be scaled")
+        raise ValueError(
+            f"kernel {specs[int(np.argmin(traces))]} has trace {traces.min():g} on the training rows, so normalize='trace' cannot scale it"
+        )
     scales = iter(((data.n_rows if counts is None else counts.sum()) / traces).tolist())
     if isinstance(graph, KernelList):
         return graph.scaled(list(scales))

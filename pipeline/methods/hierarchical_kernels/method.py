@@ -198,9 +198,9 @@ def default_graph(rows: Inputs, resources: Resources) -> str | None:
         return None
     count = min(max(int(visits / USUAL_ROUNDS), LEAST_FEATURES), MOST_FEATURES)
     chosen = "" if count >= d else f"[{','.join(map(str, associated_features(rows, count)))}]"
-    of = "all of them" if count >= d else f"the {count:,} whose values or squares correlate most with the target"
-    wider = f"dag='{DEFAULT_GRAPH}' takes all products, 'subsets(gaussian[0:50])' those of some features"
+    of = "all features" if count >= d else f"the {count:,} whose values or squares correlate most with the target"
+    wider = f"dag='{DEFAULT_GRAPH}' searches all products, 'subsets(gaussian[0:50])' products of some features"
     resources.warn(
-        f"dag: products of {d:,} features are too many to search, so the default has kernels of single features only, of {of}; {wider}"
+        f"dag: products of {d:,} features are too many to search, so the default has only kernels of single features, for {of}; {wider}"
     )
     return f"subsets(gaussian{chosen}; depth=1)"

@@ -260,7 +260,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         """
         at = self._checked_p(p)
         if not len(self.active_at(at)):
-            raise ValueError(f"p is {at}; no kernel is active there")
+            raise ValueError(f"no kernel is active at p={at}")
         config = self._machine_config(C)
         with self._context(self._training.data) as ctx:
             active, eta = self._path_weights(at)
@@ -294,7 +294,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         pairs = [self._path_weights(float(q)) for q in points]
         counts = [len(active) for active, _ in pairs]
         if 0 in counts:
-            raise ValueError(f"p is {points[counts.index(0)]}; no kernel is active there")
+            raise ValueError(f"no kernel is active at p={points[counts.index(0)]}")
         ends = np.cumsum([0, *counts])
         columns, values = (np.concatenate([np.zeros(0), *(pair[side] for pair in pairs)]) for side in (0, 1))
         weights = sp.csr_array((values, columns.astype(np.int64), ends), shape=(len(points), len(self.alignments_)))
@@ -344,7 +344,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         """Return the columns of X that are active at ``p``; by default at ``p_``."""
         at = self._checked_p(p)
         if self._precomputed:
-            raise ValueError("kernel='precomputed': there are no features to choose; see active_at")
+            raise ValueError("kernel='precomputed': there are no features to select; active_at returns the active kernels")
         if at == self.p_:
             return super().transform(X)
         rows, _ = as_data(X, estimator=self, encode=encoded, accept_sparse="csr", dtype=None, reset=False)

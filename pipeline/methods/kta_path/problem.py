@@ -92,7 +92,7 @@ def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float,
     one. Raises ValueError if all alignments are zero.
     """
     if not np.any(a > 0):
-        reason = "every feature (or kernel) is constant on the training rows, or blind to the classes"
+        reason = "every feature (or kernel) is constant on the training rows, or uncorrelated with the classes"
         raise ValueError(f"all alignments with y are zero: {reason}")
     lam1 = 0.5 * float(a.max()) if config.lam1 is None else config.lam1
     if config.lam2 is not None:

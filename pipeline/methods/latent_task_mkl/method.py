@@ -52,7 +52,9 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
     def read_inputs(self, config: LatentTaskConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[LatentTaskConfig, TaskInputs]:
         """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``."""
         if config.kernels == "precomputed":
-            raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
+            raise ValueError(
+                "kernels='precomputed' needs matrices, which only the estimator takes; a run computes kernels from the rows of its store"
+            )
         return config, held_out_task_inputs(resources, self.name, extra)
 
     def problem(self, config: LatentTaskConfig, inputs: TaskInputs, resources: Resources, machine: int = 0) -> LatentProblem:

@@ -261,7 +261,7 @@ def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, cod
         form = diagonal[j, t]
         raise DataError(f"kernel {grams.specs[j]} is not positive semi-definite: beta'K beta = {form:.3g} over the rows of one task")
     if solution.indefinite:
-        raise DataError("a kernel is not positive semi-definite: the weighted sum of all has negative curvature")
+        raise DataError("a kernel is not positive semi-definite: the weighted sum of all kernels has negative curvature")
 
 
 def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: float) -> DualSolution:

@@ -239,14 +239,13 @@ class MKLRegressor(_MKL, Regressor):
     Attributes
     ----------
     kernel_weights_
-        ``(n_kernels,)``; ``(n_classes, n_kernels)`` for more than two classes.
+        ``(n_kernels,)``.
     support_
-        Sorted indices of the selected kernels (for any class).
+        Sorted indices of the selected kernels.
     support_vectors_, dual_coef_, intercept_
-        Indices of the support vectors, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
+        Indices of the support vectors, their signed coefficients ``(1, n_support)``, and the intercept ``(1,)``.
     lower_bound_, upper_bound_, objective_, dual_gap_
-        Rigorous bounds of the optimum; the primal value (the upper bound) and its distance to the lower bound. All are summed over
-        one-vs-rest models.
+        Rigorous bounds of the optimum; the primal value (the upper bound) and its distance to the lower bound.
     n_iter_, converged_, stop_reason_, history_
         Number of iterations, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     encoding_ : Pipeline

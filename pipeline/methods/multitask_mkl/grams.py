@@ -48,7 +48,7 @@ class TaskGrams:
         for spec in specs:
             if spec.centre and spec.normalize == "cosine":
                 raise ValueError(
-                    f"kernel {spec}: a cosine of centred rows needs all pairs of rows; within tasks give cosine or centre alone"
+                    f"kernel {spec}: cosine of centred rows needs pairs of rows from different tasks; set either cosine or centre"
                 )
         self._pairs: Sequence[TaskPair] = task_pairs(data, self.specs, layout, order, settings.dtype)
         event = {"grams": settings.policy, "gram_reason": settings.reason, "gram_block_rows": layout.block, "kernels": len(self.specs)}

@@ -47,7 +47,9 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     ) -> tuple[MultiTaskMKLConfig, TaskInputs]:
         """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``."""
         if config.kernels == "precomputed":
-            raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
+            raise ValueError(
+                "kernels='precomputed' needs matrices, which only the estimator takes; a run computes kernels from the rows of its store"
+            )
         return config, held_out_task_inputs(resources, self.name, extra)
 
     def decided(self, config: MultiTaskMKLConfig, inputs: TaskInputs, resources: Resources) -> MultiTaskMKLConfig:

@@ -62,7 +62,7 @@ class SelectorConfig(MethodConfig):
             raise ValueError(f"class_weight={self.class_weight!r}: loss='squared' fits numbers, there are no classes")
         for name, lam in (("lam", self.lam), ("refit", self.refit)):
             if self.algorithm == "fista" and lam == 0:
-                raise ValueError(f"{name}=0 leaves algorithm='fista' without a bound on its gap; choose a small positive number")
+                raise ValueError(f"{name}=0: algorithm='fista' cannot bound its gap; set {name} to a small positive number")
         return self
 
     def resolved(self, *, is_stream: bool = False) -> SelectorConfig:

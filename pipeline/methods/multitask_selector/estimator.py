@@ -294,7 +294,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
             classes = self.classes_ if self._is_classifier and classes is None else classes
         elif not goes_on and self._model is not None:
             raise ValueError(
-                "this estimator cannot continue a stream: it was loaded, fitted as a batch, or on a scaled store; use a new estimator"
+                "cannot continue a stream: this estimator was loaded, fitted as a batch, or fitted on a scaled store; use a new estimator"
             )
         rows, labels = self._read(X, y, reset=not goes_on)
         labels = label_array(labels)

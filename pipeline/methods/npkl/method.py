@@ -44,7 +44,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
         require(inputs.data, self.name, "columns")
         n = inputs.data.n_rows
         if n < 2:
-            raise ValueError(f"n_samples={n}: a kernel over pairs of rows needs at least 2")
+            raise ValueError(f"n_samples={n}: a kernel over pairs of rows needs at least 2 rows")
         if config.n_neighbors >= n:
             resources.doubt(f"n_neighbors={config.n_neighbors} exceeds the {n - 1} other rows")
         if config.base is not None and config.base > n:

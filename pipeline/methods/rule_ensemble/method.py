@@ -224,6 +224,6 @@ def categorical_columns(entries: Sequence[int | str] | None, n_cols: int, names:
         column = number.get(entry, -1) if isinstance(entry, str) else int(entry)
         if not 0 <= column < n_cols:
             also = " and no such name" if number else ""
-            raise ValueError(f"categorical names column {entry!r}; the data has columns 0 to {n_cols - 1}{also}")
+            raise ValueError(f"categorical: column {entry!r} does not exist; the data has columns 0 to {n_cols - 1}{also}")
         columns.add(column)
     return sorted(columns)

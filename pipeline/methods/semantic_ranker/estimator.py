@@ -217,7 +217,7 @@ class SemanticKernelRanker(SpectralEstimator):
         """Return the results of one of many queries: sizes, objective, gap, number of steps, and whether it converged."""
         check_is_fitted(self, "model_")
         if not isinstance(self.model_, RankingModel):
-            raise ValueError("certificate: the fit was of one query; objective_ and dual_gap_ are its certificate")
+            raise ValueError("certificate is for fits of many queries; after a fit of one query see objective_ and dual_gap_")
         return query_figures(self.model_, self._query_number(query))
 
     def _query_number(self, query: object) -> int:
@@ -230,7 +230,7 @@ class SemanticKernelRanker(SpectralEstimator):
         check_is_fitted(self, "model_")
         if isinstance(self.model_, RankingModel):
             raise ValueError(
-                f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone: its result is bit-identical"
+                f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone, which gives the same bits"
             )
 
     @one_thread()
@@ -270,7 +270,7 @@ class SemanticKernelRanker(SpectralEstimator):
         if numbers.dtype == bool and len(numbers) == n:
             return every[numbers]
         if numbers.dtype.kind not in "iu" or (len(numbers) and not -n <= numbers.min() <= numbers.max() < n):
-            raise ValueError(f"kernel_block: fitted images are numbered 0 to {n - 1}; features of others are given as a 2-D array")
+            raise ValueError(f"kernel_block: fitted images are numbered 0 to {n - 1}; give other images as a 2-D array of features")
         return every[numbers]
 
     def _features(self, X: object) -> Matrix:

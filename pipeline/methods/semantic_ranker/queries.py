@@ -59,7 +59,7 @@ def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> Qu
     lines = [tuple(line) for line in (table.to_numpy() if hasattr(table, "to_numpy") else table)]
     widths = {len(line) for line in lines}
     if len(widths) != 1 or not widths <= {2, 3}:
-        raise DataError("queries: every line must be a query and a row, or in all lines a query, a row and a prior; at least one line")
+        raise DataError("queries: give at least one line (query, row), or (query, row, prior); all lines need the same form")
     names = [str(line[0]) for line in lines]
     rows = _row_numbers([line[1] for line in lines], n)
     numbers = {name: q for q, name in enumerate(dict.fromkeys(names))}

@@ -183,9 +183,6 @@ class SharedSubspaceMKLRegressor(_SharedSubspace, TaskRegressor):
     where column t of :math:`W_j` is the part of task t in the feature space of kernel j, and :math:`\|\cdot\|_*` is the sum of singular
     values.
 
-    More than two classes are fitted one-vs-rest, each class with its own couplings. Arrays then have the classes as an additional first
-    axis.
-
     The target is centred and scaled internally: C and epsilon refer to a target of standard deviation 1, whatever its unit. Coefficients
     and intercepts are in the unit of the target, objective and bounds in its square.
 

@@ -197,7 +197,9 @@ class SocialStrengthRanker(KernelEstimator):
         if isinstance(X, BlockStore):
             data = self._read(X)[0]
             if not is_similarity(data):
-                raise ValueError(f"{data.url}: kernels='precomputed' takes a sparse store with n columns for every view, or a Gram store")
+                raise ValueError(
+                    f"{data.url}: kernels='precomputed' needs a sparse store with one column per view and user, or a Gram store"
+                )
             self.n_features_in_ = data.n_rows
             return data, y
         # Views that are not shifted must be positive semi-definite themselves.
@@ -366,7 +368,7 @@ def _sparse_views(X: object) -> list[Any]:
     n = views[0].shape[0]
     for q, view in enumerate(views):
         if view.shape != (n, n):
-            raise ValueError(f"view {q} has shape {view.shape}; sparse similarities are (n_users, n_users), all of one size, here {n}")
+            raise ValueError(f"view {q} has shape {view.shape}; all sparse similarities must be (n_users, n_users), here ({n}, {n})")
         if not np.isfinite(view.data).all():
             raise ValueError(f"view {q} holds NaN or infinity")
         if abs(view - view.T).max() > SYMMETRIC * abs(view).max():

@@ -41,7 +41,7 @@ def read_links(table: ArrayLike, n: int, target: ArrayLike | sp.spmatrix | sp.sp
     else:
         matrix = sp.csr_array(target, dtype=np.float64)
         if matrix.shape != (n, n) or not np.isfinite(matrix.data).all():
-            raise ValueError(f"target has shape {matrix.shape}; it must be finite and (n_users, n_users), here {n} users")
+            raise ValueError(f"target has shape {matrix.shape}; it must be ({n}, {n}) with finite entries, one row and one column per user")
         both = sp.csr_array(0.5 * (matrix + matrix.T))
         links = sp.csr_array(both - sp.diags_array(both.diagonal()))
         links.eliminate_zeros()

@@ -84,7 +84,7 @@ class SocialModel(Model):
         Raises ValueError if the views were given as matrices, or if the store has another number of features.
         """
         if self.precomputed:
-            raise ValueError("the views were given as matrices; recommendations are for the users of those (SocialStrengthRanker)")
+            raise ValueError("the model was fitted on matrices, so it cannot predict rows; for users of the fit see SocialStrengthRanker")
         check_width(self.n_features, False, data)
         specs = [kernel_from_json(record) for record in json.loads(self.kernels_json)]
         parts = [np.zeros((0, self.n_train))]

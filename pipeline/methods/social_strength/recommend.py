@@ -130,7 +130,7 @@ def labelled(model: SocialModel, data: DataSet, resources: Resources, texts: Seq
     given = np.array([text.strip() for text in texts])
     names, codes = np.unique(given[given != ""], return_inverse=True)
     if len(names) < 2:
-        raise ValueError(f"labels: {len(names)} different ones are given; two or more are needed")
+        raise ValueError(f"labels: at least two different labels are needed, found {len(names)}")
     values = np.full((len(given), len(names)), np.nan)
     values[given != ""] = np.eye(len(names))[codes]
     fit = spread_labels(model, data, resources, values)

@@ -306,7 +306,7 @@ def _join_rows(first: Any, second: Any) -> TriClassRows:
     if second is None:
         return first
     if type(first) is not type(second):
-        raise DataError("X and X_unlabelled must be of one form: both arrays, both stores, or both strings")
+        raise DataError("X and X_unlabelled must both be arrays, both stores, or both strings")
     if isinstance(first, TextRows):
         return TextRows([*first.texts, *second.texts])
     if is_store(first):

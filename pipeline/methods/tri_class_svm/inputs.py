@@ -105,12 +105,12 @@ def split_labels(
     chosen = [k for k, is_out in enumerate(out) if not is_out]
     if len(chosen) < 2:
         besides = f" beside irrelevant_label={irrelevant!r}" if any(out) else ""
-        raise DataError(f"y holds one class only{besides}, of the labels {labels!r}: a fit needs rows of both classes", url)
+        raise DataError(f"y holds one class only{besides} (labels {labels!r}): a fit needs rows of both classes", url)
     if len(chosen) > 2:
         row = int(np.argmax(codes == chosen[2]))
         raise DataError(
             f"y: row {row} has the label {labels[chosen[2]]!r}, a third one. Only binary classification is supported. The type of the "
-            f"target is multiclass: there may be two classes, and rows of neither with irrelevant_label={irrelevant!r}",
+            f"target is multiclass: y may hold two classes, and a label for rows of neither (irrelevant_label={irrelevant!r})",
             url,
         )
     sides = np.where(codes == chosen[0], -1.0, np.where(codes == chosen[1], 1.0, 0.0))
@@ -171,7 +171,7 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     if unlabelled.n_rows == 0:
         raise DataError("it has no rows; leave it out, or give unlabelled rows", unlabelled.url)
     if unlabelled.meta.kind != data.meta.kind:
-        kinds = f"it holds {unlabelled.meta.kind} rows, {data.url} {data.meta.kind} ones"
+        kinds = f"it holds {unlabelled.meta.kind} rows, but {data.url} holds {data.meta.kind} rows"
         raise DataError(f"{kinds}; ingest both in one form", unlabelled.url)
     if unlabelled.n_cols != data.n_cols:
         widths = f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}"
@@ -251,7 +251,7 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
     class weight of an unknown class.
     """
     if config.balance is not None and not inputs.n_unlabelled:
-        raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
+        raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows, but there are none; leave balance out")
     labels, count = inputs.labels, inputs.n_unlabelled
     weight = np.ones(len(labels)) if inputs.sample_weight is None else inputs.sample_weight
     weight = weight if held_out is None else np.where(held_out, 0.0, weight)

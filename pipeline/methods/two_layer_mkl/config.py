@@ -59,5 +59,5 @@ class TwoLayerConfig(GramConfig):
         if self.gamma_range is not None and self.gamma_range[0] > self.gamma_range[1]:
             raise ValueError(f"gamma_range={self.gamma_range}: the least gamma is above the greatest")
         if self.infinite and self.kernels == "precomputed":
-            raise ValueError("infinite=True computes new kernels from features; it has none with kernels='precomputed'")
+            raise ValueError("infinite=True computes new kernels from features, but kernels='precomputed' has no features")
         return self

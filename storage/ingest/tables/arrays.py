@@ -151,7 +151,7 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
     """Open an array, a frame, or a pair (features, target). Raises SchemaError if it is none of these, or the target is given twice."""
     if isinstance(source, tuple):
         if len(source) != 2 or options.target is not None:
-            raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
+            raise SchemaError("a tuple as source must be (X, y); leave the option target out")
         source, target = source
         options = replace(options, target=target)
     table = table_source(source, options)
@@ -351,7 +351,7 @@ def _convert_old_mat(path: Path, folder: Path, options: Options) -> Path:
     """
     need = _OLD_MAT_SHARE * path.stat().st_size
     if need > options.budget + (64 << 20):
-        whole = f"to read it whole takes about {need} bytes, more than the budget of {options.budget}"
+        whole = f"reading it as a whole takes about {need} bytes, more than the budget of {options.budget}"
         advice = "save it with -v7, or raise the budget (--budget)"
         raise DataError(f"is not a MATLAB file of version 5, and {whole}; {advice}", str(path))
     made, program = folder / "variables.npz", Path(__file__).with_name("mat.py")

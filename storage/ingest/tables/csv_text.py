@@ -229,9 +229,9 @@ def _check_header_fits(line: bytes, options: Options, name: str) -> None:
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
     need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
-        keeping = f"to keep them takes {need} bytes, more than the budget of {options.budget}"
+        keeping = f"keeping their names takes {need} bytes, more than the budget of {options.budget}"
         advice = "raise the budget (--budget), or give sparse input"
-        raise SchemaError(f"{name} has a header of {columns} columns or more, and {keeping}; {advice}")
+        raise SchemaError(f"{name} has a header of at least {columns} columns, and {keeping}; {advice}")
 
 
 def _read_header(line: bytes, name: str, delimiter: str | None) -> tuple[str, list[str]]:

@@ -229,7 +229,7 @@ class FeatherSource(GroupedTable):
         for k, batch in enumerate(batches):
             nbytes = sum(sorted(batch.unpacked)[-at_once:])
             if nbytes > options.budget:
-                what = f"record batch {k + 1} has {batch.rows} rows, and columns of {nbytes} bytes that are unpacked at once"
+                what = f"the columns of record batch {k + 1} ({batch.rows} rows) take {nbytes} bytes when unpacked"
                 advice = "write the file with smaller batches or without compression, or raise the budget (--budget)"
                 raise SchemaError(f"{self.name}: {what}, more than the budget of {options.budget}; {advice}")
         return batches

@@ -42,7 +42,7 @@ class _Bytes:
         while count:
             piece = self._next(min(count, _PIECE))
             if not piece:
-                raise DataError("cannot be read as .mat: an element is longer than the bytes that are there", self._name)
+                raise DataError("cannot be read as .mat: the data end inside an element", self._name)
             self._taken += len(piece)
             if self._inflate is not None and self._taken > self._limit:
                 raise DataError(f"cannot be read as .mat: a compressed variable expands more than {MAX_RATIO} to 1", self._name)
@@ -77,7 +77,7 @@ class _Bytes:
         if inside or not length:
             return kind, inside
         if length > most:
-            raise DataError(f"cannot be read as .mat: a name or list of lengths has {length} bytes", self._name)
+            raise DataError(f"cannot be read as .mat: a name or list of lengths has {length} bytes, more than {most}", self._name)
         data = self.read(length)
         self.read(-length % 8)
         return kind, data

@@ -80,9 +80,9 @@ def _check_footer(path: Path, options: Options) -> int:
         tail = file.read(8)
     length = int.from_bytes(tail[:4], "little")
     if len(tail) < 8 or tail[4:] not in (b"PAR1", b"PARE") or length > size - 8:
-        raise DataError("cannot be read as Parquet: it does not end with a footer and its length", str(path))
+        raise DataError("cannot be read as Parquet: the footer at its end is missing or damaged", str(path))
     if FOOTER_BYTES * length > options.budget:
-        reading = f"to read it takes about {FOOTER_BYTES * length}, more than the budget of {options.budget}"
+        reading = f"reading it takes about {FOOTER_BYTES * length} bytes, more than the budget of {options.budget}"
         advice = "raise the budget (--budget), or write fewer columns or row groups"
         raise SchemaError(f"{path} has a footer of {length} bytes, and {reading}; {advice}")
     return length
@@ -107,9 +107,9 @@ def parquet_files(folder: Path) -> list[Path]:
     inside = [path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._"]
     nested = next((path for path in inside if any(path.rglob("*.parquet"))), None)
     if nested is not None:
-        raise SchemaError(f"{folder} has Parquet files in folders of it ({nested.name}); a folder of files side by side is expected")
+        raise SchemaError(f"{folder} has Parquet files in subfolders ({nested.name}); all files must be in the folder itself")
     if not files:
-        raise DataError("cannot be read: it is a folder without Parquet files; a file is read, or a folder of Parquet files", str(folder))
+        raise DataError("cannot be read: it is a folder without Parquet files; give a file, or a folder of Parquet files", str(folder))
     return files
 
 
@@ -130,11 +130,9 @@ class ParquetFolder(Table):
         if names != first.columns:
             odd = sorted({*names} ^ {*first.columns})
             what = (
-                f"column {odd[0]!r} is in one of this file and {first.name} only"
-                if odd
-                else f"the order of columns is not that of {first.name}"
+                f"either this file or {first.name} lacks column {odd[0]!r}" if odd else f"the order of columns is not that of {first.name}"
             )
-            raise DataError(f"{what}; the files of a folder have the same columns", str(path))
+            raise DataError(f"{what}; all files of a folder must have the same columns", str(path))
         return rows
 
     def identity(self) -> str | None:

@@ -81,7 +81,7 @@ class SequenceSource(Source):
             array_names = array_names or block.keys()
             if block.keys() != array_names:
                 names = ", ".join(sorted(block.keys() ^ array_names))
-                raise DataError(f"from here on the sequences differ from those before in having {names}", self.name, piece[0].line)
+                raise DataError(f"either the sequences before this line or those from here on lack {names}", self.name, piece[0].line)
             yield block
             first += len(piece)
         for name, values in self._tables.items():
@@ -134,7 +134,7 @@ def text_source(source: UserData, options: Options) -> StringArraySource | None:
     if not are_texts(x):
         return None
     if any(isinstance(values, str) for values in columns.values()) or (y is not None and "y" in columns):
-        raise SchemaError("texts in memory have no column names, and one target: pass (texts, y), or the values as target")
+        raise SchemaError("texts in memory have no column names, and at most one target: pass (texts, y), or pass the values as target")
     return StringArraySource(x, columns if y is None else {**columns, "y": y}, options)
 
 

@@ -284,7 +284,7 @@ def test_extreme_values_stay_finite() -> None:
         ({"tol": 0.0}, "tol is 0"),
         ({"widths": np.r_[np.ones(3), 0.0]}, r"widths\[3\] is 0"),
         ({"widths": np.inf}, r"widths\[0\] is inf"),
-        ({"kernel": "linear", "widths": 1.0}, "linear kernel has none"),
+        ({"kernel": "linear", "widths": 1.0}, "kernel='linear' has no width"),
         ({"X": np.ones((1, 4)), "y": np.ones(1)}, "1 rows"),
     ],
 )

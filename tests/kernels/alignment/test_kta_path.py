@@ -299,7 +299,7 @@ def test_p_for_counts_kernels_that_leave_together() -> None:
     path = kernel_path(this, a, eps=0.05)
     counts = [(weights_at(this, a, path.p_for(n)) > 0.05).sum() for n in (1, 2, 3, 4, 5)]
     assert counts == [1, 1, 1, 4, 5]
-    with pytest.raises(ValueError, match="leave together"):
+    with pytest.raises(ValueError, match="become inactive together"):
         p_for(np.array([1.5, 1.5]), 1)
     with pytest.raises(ValueError, match="at least 1"):
         path.p_for(0)
@@ -341,7 +341,7 @@ def test_without_norm_the_path_stands_still_without_divergence_it_stops_before_o
         (lambda: AlignmentProblem(-1.0, 1.0), "lam1 is -1"),
         (lambda: AlignmentProblem(1.0, np.nan), "lam2 is nan"),
         (lambda: AlignmentProblem(0.0, 0.0), "both 0"),
-        (lambda: AlignmentProblem(1.0, 1.0, KL), "needs a positive one"),
+        (lambda: AlignmentProblem(1.0, 1.0, KL), "needs a centre above 0"),
         (lambda: AlignmentProblem(1.0, 1.0, EUCLIDEAN, -0.1), "centre is -0.1"),
         (lambda: kernel_path(AlignmentProblem(1.0, 1.0, KL, np.ones(3)), A), r"centre has shape \(3,\)"),
         (lambda: kernel_path(problem(), np.array([1.0, -1.0])), r"a\[1\] = -1"),

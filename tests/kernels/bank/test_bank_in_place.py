@@ -91,5 +91,5 @@ def test_both_layouts_run_through_one_compiled_loop():
     ],
 )
 def test_matrices_that_cannot_serve_where_they_lie_are_refused(given):
-    with pytest.raises(ValueError, match=r"grams: shape .* must be C-ordered \(k, n, n\) of float32 or float64"):
+    with pytest.raises(ValueError, match=r"grams: shape .* must be a C-ordered array \(k, n, n\) of float32 or float64"):
         PackedBank.over(given)

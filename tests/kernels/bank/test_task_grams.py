@@ -86,7 +86,7 @@ def test_every_policy_gives_the_same_bits(store, tmp_path, kind):
 
 def test_what_does_not_fit_is_refused(store, tmp_path):
     bank = PackedBank.from_dense(np.eye(4)[None])
-    with pytest.raises(ValueError, match=r"codes: shape \(4,\), must be \(4,\) of numbers from 0 to 1"):
+    with pytest.raises(ValueError, match=r"codes: shape \(4,\), must be \(4,\), with task numbers from 0 to 1"):
         bank.task_forms(np.ones(4), [0, 1, 2, 0], 2)
     with pytest.raises(ValueError, match="symmetric in the tasks"):
         bank.combine_tasks([[[1.0, 2.0], [0.0, 1.0]]], [0, 0, 1, 1])

@@ -155,8 +155,8 @@ def test_operator_is_its_formula(kind, centre):
         ((np.array([[0, 1.0], [2.0, 0]]),), "sparse: must be symmetric"),
         ((np.eye(2), np.ones((3, 1))), r"factor: shape \(3, 1\); must be \(2, k\)"),
         ((np.eye(2), np.full((2, 1), np.inf)), "factor: holds an entry that is not finite"),
-        ((np.eye(2), np.ones((2, 1)), np.ones(2)), r"weights: shape \(2,\); must be \(1,\)"),
-        ((np.eye(2), None, np.ones(2)), "weights: given without a factor"),
+        ((np.eye(2), np.ones((2, 1)), np.ones(2)), r"weights: shape \(2,\); must be finite and of shape \(1,\)"),
+        ((np.eye(2), None, np.ones(2)), "weights: given without factor"),
     ],
 )
 def test_operator_refuses(given, message):

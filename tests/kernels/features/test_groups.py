@@ -118,16 +118,16 @@ def test_default_weight_is_one_over_size_for_trees_only() -> None:
     [
         ([0, 1], None, "2 labels; it needs one for each of the 3 features"),
         ([-1, -1, -1], None, "every label is negative"),
-        (np.zeros(3), None, "labels are one integer per feature"),
+        (np.zeros(3), None, "labels must be one integer per feature"),
         (np.zeros((3, 1), int), None, "2 dimensions"),
         ([], None, "empty list"),
         ([[0, 1, 2], []], None, r"groups\[1\] is empty"),
         ([[0, 1], [2, 3]], None, r"groups\[1\] names feature 3; features are 0 to 2"),
         ([[0, 1], [-1, 2]], None, r"groups\[1\] names feature -1"),
         ([[0, 1], [2, 2]], None, r"groups\[1\] names a feature twice"),
-        ([[0.5, 1], [2]], None, r"groups\[0\] is float64"),
-        ([[0], [2]], None, "leaves 1 features in no group, the first is feature 1"),
-        ([[0, 1], [2]], "size", "'size'; it is 'none'"),
+        ([[0.5, 1], [2]], None, r"groups\[0\] is a 1-dimensional float64"),
+        ([[0], [2]], None, "leaves out 1 features, the first is feature 1"),
+        ([[0, 1], [2]], "size", "'size'; it must be 'none'"),
         ([[0, 1], [2]], np.ones(3), r"shape \(3,\)"),
         ([[0, 1], [2]], np.array([1.0, 0.0]), r"weight\[1\] is 0.0"),
         ([[0, 1], [2]], np.array([np.nan, 1.0]), r"weight\[0\] is nan"),
@@ -189,7 +189,7 @@ def test_read_only_tables_are_read() -> None:
 
 def test_bad_stripes_and_scores_are_named() -> None:
     index = build_groups(np.zeros(4, int), 4)
-    with pytest.raises(ValueError, match="features 2 to 5; groups are defined on 4"):
+    with pytest.raises(ValueError, match="features 2 to 5, but the groups have 4 features"):
         group_scores(np.zeros(4), 2, index, 1)
     with pytest.raises(ValueError, match="candidate 0 is not finite"):
         group_scores(np.full(4, 1e200), 0, index, 1)

@@ -302,7 +302,7 @@ def test_stored_zeros_are_not_counted() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda X: correlations(X, np.zeros(3)), r"u has shape \(3,\); its last dimension must be the 12 rows"),
+        (lambda X: correlations(X, np.zeros(3)), r"u has shape \(3,\); its last dimension must match the 12 rows"),
         (lambda X: correlations(X, np.full(12, np.nan)), r"u\[0\] is not finite"),
         (lambda X: correlations_many(X, np.where(np.eye(2, 12) > 0, np.inf, 0.0)), r"u\[0\] is not finite"),
         (lambda X: accumulate(np.zeros(30, np.float32), X, np.zeros(12)), "must be contiguous float64"),

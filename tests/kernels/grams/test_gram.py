@@ -414,7 +414,7 @@ def test_sums_of_blocks_are_sums_of_the_matrix(dtype):
         assert found.trace == pytest.approx(np.trace(kernel), rel=1e-12)
         assert found.total == pytest.approx(kernel.sum(), rel=1e-12)
     assert [how.scale for how in make_normalizations(specs, kernel_sums(50, parts))] == [1.0] * 3
-    with pytest.raises(ValueError, match="diagonal of row 20 is in none of the 5 blocks"):
+    with pytest.raises(ValueError, match="none of the 5 blocks has the diagonal entry of row 20"):
         kernel_sums(50, [part for part in parts if part.rows != (20, 40) or part.diagonal is None])
 
 
@@ -467,7 +467,7 @@ HERE = "tests.kernels.grams.test_gram"
         ("spectrum(k=2)", NUMBERS, None, "kernel spectrum(k=2) reads strings; X is a matrix of numbers"),
         ("linear", np.ones(3), None, "X has shape (3,)"),
         ("linear", np.ones((3, 2), complex), None, "type complex128"),
-        ("linear", ["a", 1], None, "rows are a matrix of numbers or a list of strings"),
+        ("linear", ["a", 1], None, "it must be a matrix of numbers or a list of strings"),
         ("poly(degree=400)", 10 * NUMBERS, None, "kernel poly(degree=400) gives inf for row 0 of X and row 0 of Z"),
         (f"callable('{HERE}:scarred')", NUMBERS, None, "gives nan for row 1 of X and row 0 of Z"),
         (f"callable('{HERE}:lopsided')", np.diag([1.0, 2.0]), None, "is not symmetric"),
@@ -512,7 +512,7 @@ def test_normalisation_says_what_is_missing():
         how.apply_test(K)
     with pytest.raises(ValueError, match="row_mean is missing"):
         how.apply_test(K[:, 2:], diagonal=np.diag(K), columns=slice(2, None))
-    with pytest.raises(ValueError, match=r"kernel linear trace has trace -6 .* not positive semi-definite"):
+    with pytest.raises(ValueError, match=r"kernel linear trace is not positive semi-definite: .* trace -6 "):
         Normalization.of(KernelSpec.parse("linear trace"), KernelSums.of(-np.eye(6)))
 
 

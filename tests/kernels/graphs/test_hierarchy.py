@@ -197,7 +197,7 @@ def test_hulls_grow_to_what_they_would_be_at_once():
 
 @pytest.mark.parametrize(
     ("d", "parents", "words"),
-    [([0.0], [[]], "d=0.0"), ([np.inf], [[]], "d=inf"), ([1.0, 1.0], [[1], []], "parents"), ([1.0], [], "parents: 0 lists for 1 nodes")],
+    [([0.0], [[]], "d=0.0"), ([np.inf], [[]], "d=inf"), ([1.0, 1.0], [[1], []], "parents"), ([1.0], [], "parents has 0 lists")],
 )
 def test_hulls_refuse(d, parents, words):
     with pytest.raises(ValueError, match=words):

@@ -336,9 +336,9 @@ def test_bad_rows_are_refused(make, change, message):
 
 def test_wrong_length_and_type_are_refused():
     case = instance("plain")
-    with pytest.raises(ValueError, match="Z has 23 rows and y 24"):
+    with pytest.raises(ValueError, match="Z has 23 rows; it needs one for each of the 24 entries of y"):
         LocalRows(case.Z[1:], case.labels, case.cost, "logistic")
-    with pytest.raises(ValueError, match=r"columns has shape \(23, 1\) and y \(24,\): must have as many rows"):
+    with pytest.raises(ValueError, match=r"columns has shape \(23, 1\); it must be a matrix with one row for each of the 24 entries of y"):
         LocalRows(case.Z, case.labels, case.cost, "logistic", np.ones((23, 1)))
     with pytest.raises(TypeError, match="Z has dtype int64"):
         row_block(np.ones((2, 2), dtype=np.int64))

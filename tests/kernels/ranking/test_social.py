@@ -121,7 +121,7 @@ def test_the_least_eigenvalue_by_steps_is_a_lower_bound_and_close(kind):
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: visual_kernel(np.zeros((3, 2))), "users are alike"),
+        (lambda: visual_kernel(np.zeros((3, 2))), "0 if all are equal"),
         (lambda: visual_kernel([[np.nan, 1.0]]), "finite"),
         (lambda: text_kernel([[1.0, -1.0]]), "tags: row 0 holds the count -1; counts must be finite and not negative"),
         (lambda: comment_kernel(np.ones((2, 3))), r"comments: shape \(2, 3\)"),
@@ -203,7 +203,7 @@ def test_copies_share_and_constant_views_get_nothing():
 
 def test_no_view_that_is_aligned_and_links_that_are_constant_are_refused():
     views, Y = problem(2)
-    with pytest.raises(ValueError, match=r"no view is aligned with the links: the best is view \d with the alignment -"):
+    with pytest.raises(ValueError, match=r"no view is aligned with the links: the largest alignment is -"):
         solve_aligned_weights(MatrixSums.of(np.array([*(Y.max() - Y + 0 * views), Y])).centred())
     equal = solve_aligned_weights(MatrixSums.of(np.array([*(1.0 - Y + 0 * views), Y])).centred(), uniform=True)
     np.testing.assert_allclose(equal.weights, 0.5)
@@ -432,7 +432,7 @@ def test_harmonic_values_minimise_the_energy_and_stay_in_range(seed):
 def test_harmonic_values_refuse_what_has_no_answer():
     W, labels = graph()
     W[7] = W[:, 7] = 0.0
-    with pytest.raises(ValueError, match="node 7 is not linked to any labelled one"):
+    with pytest.raises(ValueError, match="node 7 is not connected to any labelled node"):
         harmonic_values(W, labels)
     labels[7] = 1.0
     assert harmonic_values(W, labels)[7] == 1.0

@@ -233,7 +233,7 @@ def test_newton_steps_one_by_one_have_the_bits_of_steps_at_once():
 def test_newton_steps_refuse_other_problems():
     near = near_of(points())
     problem = SpectralProblem(label_target(FACTOR), near.terms, near.goal, "hinge", B=1.0)
-    with pytest.raises(ValueError, match=r"loss='hinge', p=2: Newton steps are for squared losses of distances with p=2 and a cap B"):
+    with pytest.raises(ValueError, match=r"loss='hinge', p=2: Newton steps need loss='square' on distances, p=2 and a cap B"):
         newton_steps(problem, newton_start(near.n, np.zeros(near.terms.size)))
 
 

@@ -385,5 +385,5 @@ def test_bad_parameters(options, message):
 
 def test_targets_of_another_length():
     S, T = instance()
-    with pytest.raises(ValueError, match="goal: has 2 entries, there are 9 pairs"):
+    with pytest.raises(ValueError, match="goal: has 2 entries; it needs one for each of the 9 pairs"):
         replace(problem_of(S, T, B=1.0), goal=np.ones(2))

@@ -176,14 +176,14 @@ def test_squared_hinge_is_the_hinge_of_a_larger_diagonal():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: solve_ridge(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0)), "ridge problem"),
-        (lambda: solve_ridge(DenseGram(np.eye(3)), ridge_problem([1.0, 2.0], 1.0)), "order 3"),
+        (lambda: solve_ridge(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0)), "l1_weight must be 0"),
+        (lambda: solve_ridge(DenseGram(np.eye(3)), ridge_problem([1.0, 2.0], 1.0)), "has 3 rows"),
         (lambda: solve_ridge(DenseGram(np.array([[1.0, np.nan], [np.nan, 1.0]])), ridge_problem([1.0, 2.0], 1.0)), "Gram matrix"),
         (lambda: ridge_problem([1.0, np.nan], 1.0), "c: must be finite"),
         (lambda: ridge_problem([1.0, 2.0], 0.0), "C=0.0"),
         (lambda: logistic_problem([1, 1], 1.0), "one class"),
         (lambda: logistic_problem([1, -1], -2.0), "C=-2.0"),
-        (lambda: solve_logistic(DenseGram(np.eye(3)), logistic_problem([1, -1], 1.0)), "order 3"),
+        (lambda: solve_logistic(DenseGram(np.eye(3)), logistic_problem([1, -1], 1.0)), "has 3 rows"),
         (lambda: solve_logistic(DenseGram(np.eye(2)), logistic_problem([1, -1], 1.0), warm=np.ones(3)), "warm"),
         (lambda: solve_logistic(DenseGram(np.array([[1.0, np.nan], [np.nan, 1.0]])), logistic_problem([1, -1], 1.0)), "Gram matrix"),
     ],

@@ -75,7 +75,7 @@ def test_it_says_nothing_where_the_covering_numbers_are_unknown():
         ({"radius": math.nan}, "radius=nan"),
         ({"delta": math.nan}, "delta=nan: must be between 0 and 1"),
         ({"delta": math.inf}, "delta=inf"),
-        ({"margin": 2.0}, "margin=2.0: no predictor of norm 1 exceeds the radius 1.0"),
+        ({"margin": 2.0}, "margin=2.0: must be at most radius=1.0"),
         ({"delta": 0.0}, "delta=0.0: must be between 0 and 1"),
         ({"delta": 1.0}, "delta=1.0"),
     ],

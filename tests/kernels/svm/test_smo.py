@@ -461,7 +461,7 @@ def test_matrix_that_is_not_finite_is_refused(value, make):
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), np.ones(3)), "l1_weight: shape"),
         (lambda: DenseGram(np.ones((2, 3))), "square"),
         (lambda: DenseGram(-np.eye(2)), "diagonal entry 0"),
-        (lambda: solve_smo(DenseGram(np.eye(3)), svc_problem([1, -1], 1.0)), "order 3"),
+        (lambda: solve_smo(DenseGram(np.eye(3)), svc_problem([1, -1], 1.0)), "has 3 rows"),
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), tol=-1.0), "tol"),
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), warm=np.ones(3)), "warm"),
         (lambda: solve_smo(DenseGram(np.eye(2)), svc_problem([1, -1], 1.0), gradient=np.ones(3)), "gradient"),

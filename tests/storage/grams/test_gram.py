@@ -314,7 +314,7 @@ def test_diagonal_blocks_must_be_symmetric_to_the_bit(tmp_path):
     grams = random_grams(2, 20)
     grams[1, 2, 5] = np.nextafter(grams[1, 2, 5], np.float32(9))
     store = GramStore.create(tmp_path / "g", data_digest=DATA, n=20, kernels=names(2), block=16)
-    with pytest.raises(SchemaError, match=r"k001 is not symmetric: .* at local \(2, 5\)"):
+    with pytest.raises(SchemaError, match=r"k001 is not symmetric: .* at \(2, 5\)"):
         store.write(store.missing()[0], cut(store.missing()[0], grams))
 
 

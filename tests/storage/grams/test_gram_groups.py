@@ -73,9 +73,9 @@ def test_groups_are_part_of_the_identity(tmp_path):
     filled(tmp_path / "g", K)
     same = {"data_digest": "d", "n": 19, "block": 4}
     assert GramStore.create(tmp_path / "g", **same, groups=SIZES).missing() == []
-    with pytest.raises(SchemaError, match="keeps the squares of 4 groups of rows; whole matrices were asked for: choose another place"):
+    with pytest.raises(SchemaError, match="holds diagonal blocks of 4 groups of rows; whole matrices were requested: choose another place"):
         GramStore.create(tmp_path / "g", **same)
-    with pytest.raises(SchemaError, match="of other sizes were asked for"):
+    with pytest.raises(SchemaError, match="of other sizes were requested"):
         GramStore.create(tmp_path / "g", **same, groups=(1, 5, 9, 4))
     whole = GramStore.create(tmp_path / "w", **same, kernels=[("a", 1), ("b", 2)])
     assert set(whole.bundles).isdisjoint(GramStore.open(tmp_path / "g").bundles)

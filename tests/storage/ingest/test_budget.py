@@ -253,7 +253,7 @@ def test_three_million_columns_of_csv_are_refused_before_they_take_memory(tmp_pa
     d = 3_000_000
     path = tmp_path / "a.csv"
     path.write_text("\n".join([",".join(["c"] * d), ",".join(["1"] * d)]))
-    with pytest.raises(SchemaError, match=r"header of 3000000 columns or more.*more than the budget"):
+    with pytest.raises(SchemaError, match=r"header of at least 3000000 columns.*more than the budget"):
         ingest(str(path), str(tmp_path / "s"))
 
 
@@ -268,9 +268,7 @@ def test_a_shape_that_nothing_stands_for_is_refused(tmp_path):
 def test_a_packed_record_batch_that_the_budget_does_not_hold_is_refused(tmp_path, n, options):
     table = {"x": np.zeros(n), "y": np.arange(n) % 2.0, "w": np.ones(n)}
     pyarrow.feather.write_feather(pa.table(table), tmp_path / "a.feather", compression="lz4", chunksize=n)
-    told = (
-        rf"a\.feather: record batch 1 has {n} rows, and columns of {8 * n * (1 + len(options))} bytes that are unpacked at once.*--budget"
-    )
+    told = rf"a\.feather: the columns of record batch 1 \({n} rows\) take {8 * n * (1 + len(options))} bytes when unpacked.*--budget"
     with pytest.raises(SchemaError, match=told):
         ingest(str(tmp_path / "a.feather"), str(tmp_path / "s"), budget=SMALL, target="y", **options)
 
@@ -286,7 +284,7 @@ def test_a_header_that_declares_more_than_is_there_is_refused(tmp_path, kind):
     else:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("X.npy", raw)
-    with pytest.raises(DataError, match=r"declares 8000000000000 bytes of values, and 800 are there"):
+    with pytest.raises(DataError, match=r"declares 8000000000000 bytes of values, but the file has 800"):
         ingest(str(path), str(tmp_path / "s"))
 
 
@@ -297,7 +295,7 @@ def test_a_bomb_in_a_npz_is_refused(tmp_path):
     at = raw.find(b"PK\x01\x02")
     raw[at + 24 : at + 28] = struct.pack("<I", 2**32 - 2)
     (tmp_path / "a.npz").write_bytes(raw)
-    with pytest.raises(DataError, match="declares 4294967294 bytes of arrays; more than 1000 to 1 is rejected"):
+    with pytest.raises(DataError, match="declares 4294967294 bytes of arrays, more than 1000 times the size"):
         ingest(str(tmp_path / "a.npz"), str(tmp_path / "s"))
 
 
@@ -319,7 +317,7 @@ def matrix(dims, numbers, declared=None):
 def test_lengths_of_a_mat_file_are_held_against_its_bytes(tmp_path, packed):
     path = tmp_path / "a.mat"
     for element, message in [
-        (matrix((2, 2), bytes(32), declared=2**31), "longer than the bytes that are there"),
+        (matrix((2, 2), bytes(32), declared=2**31), "the data end inside an element"),
         (matrix((2000, 2000), bytes(32)), r"X has the shape \(2000, 2000\) and 4 values"),
     ]:
         mat_file(path, mat_element(15, zlib.compress(element)) if packed else element)
@@ -330,16 +328,16 @@ def test_lengths_of_a_mat_file_are_held_against_its_bytes(tmp_path, packed):
 def test_a_packed_variable_that_expands_without_end_is_refused(tmp_path):
     body = zlib.compress(matrix((2, 1 << 27), bytes(1 << 27), declared=1 << 31), 9)
     mat_file(tmp_path / "a.mat", mat_element(15, body))
-    with pytest.raises(DataError, match=r"longer than the bytes|more than 1000 to 1"):
+    with pytest.raises(DataError, match=r"end inside an element|more than 1000 to 1"):
         ingest(str(tmp_path / "a.mat"), str(tmp_path / "s"))
 
 
 def test_a_long_footer_of_parquet_is_refused(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({f"f{k}": np.zeros(1) for k in range(3000)}), path)
-    with pytest.raises(SchemaError, match=r"has a footer of \d+ bytes, and to read it takes about"):
+    with pytest.raises(SchemaError, match=r"has a footer of \d+ bytes, and reading it takes about"):
         ingest(str(path), str(tmp_path / "s"), budget=SMALL, task="regression")
     raw = path.read_bytes()
     path.write_bytes(raw[:-8] + struct.pack("<I", 2**31) + b"PAR1")
-    with pytest.raises(DataError, match="does not end with a footer"):
+    with pytest.raises(DataError, match="the footer at its end is missing"):
         ingest(str(path), str(tmp_path / "s"), task="regression")

@@ -479,7 +479,7 @@ def test_bad_objects(tmp_path, data):
         ([["a"]], {}, "real numbers"),
         (A.astype(complex), {}, "real numbers"),
         (broken, {}, r"indices\[3\] is 1000000, in row \d+; it must be in 0 … 12"),
-        ((A, y), {"target": y}, "no target given beside it"),
+        ((A, y), {"target": y}, "leave the option target out"),
         ((A, y, y), {}, r"\(X, y\)"),
         (A, {"target": "label"}, "no column names"),
         (A, {"n_features": D + 1}, "13 columns"),

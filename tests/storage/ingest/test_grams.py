@@ -137,7 +137,7 @@ def test_damaged_files_are_refused(tmp_path):
 
 
 def test_type_names_and_data_are_checked(tmp_path):
-    with pytest.raises(SchemaError, match="survive"):
+    with pytest.raises(SchemaError, match="fit into it exactly"):
         ingest_grams(GRAMS, tmp_path / "g", dtype="float32")
     for names in (["a", "b"], ["a", "b", "a"]):
         with pytest.raises(SchemaError, match="names"):

@@ -308,7 +308,7 @@ def test_words_that_stand_for_missing_values(make, tmp_path):
     assert store.feature_names() == ["a", "b", "code", "code is missing", "name=NA", "name=a", "name is missing"]
     later = ingest(of_csv(tmp_path, frame), tmp_path / "T", like=store.url)
     assert np.array_equal(later.columns([2, 3, 4, 5, 6]), store.columns([2, 3, 4, 5, 6])), "words belong to what was learnt"
-    with pytest.raises(SchemaError, match=r"missing_words is .*which is taken over"):
+    with pytest.raises(SchemaError, match=r"missing_words is .*leave missing_words out"):
         ingest(source, tmp_path / "U", like=store.url, missing_words=["other"])
     with pytest.raises(DataError, match="the label is missing"):
         ingest(source, tmp_path / "U", target="y", drop=["code", "name"], missing_words=["no"])

@@ -312,7 +312,7 @@ def test_arrays_are_filled_in_as_well(tmp_path):
     store = ingest((A, [0, 1, 0]), tmp_path / "S", missing="indicator")
     assert store.feature_names() == ["x0", "x1", "x1 is missing", "x2", "x2 is missing"]
     np.testing.assert_allclose(dense(store)[:, [0, 1, 3, 2, 4]], expected, rtol=1e-6)
-    with pytest.raises(SchemaError, match="is no table; the store given as like was made of one with 3 columns: give one with the same"):
+    with pytest.raises(SchemaError, match="is no table, but the store given as like has 3 columns; give a table with the same"):
         ingest(dense(store), tmp_path / "U", like=store.url)
     np.save(tmp_path / "b.npy", A[:2])
     np.testing.assert_allclose(dense(ingest(tmp_path / "b.npy", tmp_path / "T", like=store.url)), dense(store)[:2], rtol=1e-6)
@@ -392,7 +392,7 @@ def test_task_and_missing_are_inherited(tmp_path):
     assert ingest(train, tmp_path / "W", like=plain.url, missing="keep").meta.n_missing == 1
     for options, why in [
         ({"missing": "mean"}, "missing is 'mean', but .* has 'median'"),
-        ({"drop": ["x"]}, "drop is given, but .* says what the columns are"),
+        ({"drop": ["x"]}, "drop is given, but .* defines the columns; leave drop out"),
         ({"categorical": ["x"]}, "categorical is given"),
     ]:
         with pytest.raises(SchemaError, match=why):
@@ -489,12 +489,12 @@ def test_formats_by_name(tmp_path):
     assert np.array_equal(dense(ingest(tmp_path / "b.parquet", tmp_path / "T", format="csv")), frame)
     (tmp_path / "c.xlsx").write_text("")
     with pytest.raises(
-        SchemaError, match=r"c.xlsx has the unknown ending '.xlsx'; it must be one of svmlight .*parquet \(.parquet .pq\).*--format svm"
+        SchemaError, match=r"c.xlsx has the unknown file extension '.xlsx'; known are svmlight .*parquet \(.parquet .pq\).*--format svm"
     ):
         ingest(tmp_path / "c.xlsx", tmp_path / "U")
     (tmp_path / "d.tsv").write_text("a,b\tc\n1\t2\n")
     assert ingest(tmp_path / "d.tsv", tmp_path / "V").feature_names() == ["a,b", "c"]
-    for place, why in ((tmp_path / "S", "it is a folder without Parquet files"), (tmp_path / "nested", "Parquet files in folders of it")):
+    for place, why in ((tmp_path / "S", "it is a folder without Parquet files"), (tmp_path / "nested", "Parquet files in subfolders")):
         if place.name == "nested":
             (place / "year=2024").mkdir(parents=True)
             frame.to_parquet(place / "year=2024" / "a.parquet")
@@ -508,7 +508,7 @@ def test_damaged_and_odd_files(tmp_path, kind):
     if kind == "folder":
         path = as_folder(tmp_path, frame)
         frame[["age"]].to_parquet(path / "z.parquet")
-        with pytest.raises(DataError, match=r"z.parquet: column 'colour' is in one of this file and .*part-0.parquet only"):
+        with pytest.raises(DataError, match=r"z.parquet: either this file or .*part-0.parquet lacks column 'colour'"):
             ingest(path, tmp_path / "S", missing="mean", **OPTIONS)
         frame.assign(age=frame["age"].fillna(1).where(np.arange(400) != 60, np.inf)).to_parquet(path / "z.parquet")
         with pytest.raises(DataError, match=r"z.parquet: row 61, column 'age': value inf is not finite"):

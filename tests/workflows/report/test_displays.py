@@ -176,7 +176,7 @@ def test_a_geometric_grid_has_a_logarithmic_axis():
 def test_maps_are_coloured_by_labels(fitted: dict):
     chart = plots.MapDisplay.from_estimator(fitted["mve"], labels=Y, ax=axes()).chart
     assert sorted(series.label for series in chart.series) == sorted(str(label) for label in np.unique(Y))
-    with pytest.raises(ValueError, match="labels has 3 entries, the map has 80 rows"):
+    with pytest.raises(ValueError, match="labels has 3 entries; it needs one for each of the 80 rows of the map"):
         plots.MapDisplay.from_estimator(fitted["mve"], labels=[1, 2, 3])
 
 
@@ -188,17 +188,17 @@ def test_a_pipeline_shows_its_last_step():
 @pytest.mark.parametrize(
     ("display", "name", "message"),
     [
-        (plots.RulesDisplay, "fgm", "FGMClassifier has no rules; RulesDisplay shows those of RuleEnsembleClassifier"),
-        (plots.PathDisplay, "mkl", "MKLClassifier has no path; PathDisplay shows those of FGMClassifier"),
-        (plots.GroupsDisplay, "kta-path", "KTASelectionPath has no groups; GroupsDisplay shows those of .*GroupLassoClassifier"),
+        (plots.RulesDisplay, "fgm", "FGMClassifier has no rules; RulesDisplay is for RuleEnsembleClassifier"),
+        (plots.PathDisplay, "mkl", "MKLClassifier has no path; PathDisplay is for FGMClassifier"),
+        (plots.GroupsDisplay, "kta-path", "KTASelectionPath has no groups; GroupsDisplay is for .*GroupLassoClassifier"),
         (plots.GroupsDisplay, "fgm", "FGMClassifier has no groups to show"),
-        (plots.MapDisplay, "rule-ensemble", "RuleEnsembleClassifier has no map of rows; MapDisplay shows those of ColoredMVU"),
+        (plots.MapDisplay, "rule-ensemble", "RuleEnsembleClassifier has no map of rows; MapDisplay is for ColoredMVU"),
         (plots.WeightsDisplay, "rule-ensemble", "RuleEnsembleClassifier has no weights of features or kernels to show"),
         (plots.GapDisplay, "kta-path", "KTASelectionPath has no certificate along its rounds to show"),
     ],
 )
 def test_a_wrong_estimator_is_refused_by_name(fitted: dict, runs: dict[str, Path], display: type[ChartDisplay], name: str, message: str):
-    wrong = TypeError if "shows those" in message else ValueError
+    wrong = TypeError if "Display is for" in message else ValueError
     with pytest.raises(wrong, match=message):
         display.from_estimator(fitted[name])
     with pytest.raises(wrong, match=message.split(" has ")[1]):
@@ -206,7 +206,7 @@ def test_a_wrong_estimator_is_refused_by_name(fitted: dict, runs: dict[str, Path
 
 
 def test_foreign_and_unfitted_estimators_are_refused(tmp_path: Path):
-    with pytest.raises(TypeError, match="StandardScaler is no estimator of gramplane"):
+    with pytest.raises(TypeError, match="StandardScaler is not an estimator of gramplane"):
         plots.PathDisplay.from_estimator(StandardScaler().fit(X))
     with pytest.raises(NotFittedError):
         plots.PathDisplay.from_estimator(gramplane.FGMClassifier())

@@ -207,7 +207,7 @@ def test_bad_data_is_refused(tmp_path):
     X, y = blobs()
     with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
         ColoredMVU().fit(X)
-    with pytest.raises(ValueError, match="y: labelled rows are of 1 class; colored-mvu needs at least two"):
+    with pytest.raises(ValueError, match="y: the labelled rows have 1 class; colored-mvu needs at least two"):
         ColoredMVU(graph="union").fit(X, np.ones(24, int))
     with pytest.raises(ValueError, match="no row has a label"):
         ColoredMVU().fit(X, np.full(24, -1))

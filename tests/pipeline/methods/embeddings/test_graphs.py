@@ -78,17 +78,17 @@ def test_auto_is_the_cost_at_which_a_violation_weighs_as_much_as_the_graph():
 @pytest.mark.parametrize(
     ("graph", "told"),
     [
-        ([], r"graph: an array of shape \(0,\); must be a sparse matrix, or edges"),
-        ([[0, 1, 2]], r"graph: an array of shape \(1, 3\)"),
+        ([], r"graph has shape \(0,\); it must be a sparse matrix, or at least one edge"),
+        ([[0, 1, 2]], r"graph has shape \(1, 3\)"),
         ([[0, 24]], r"graph: the edge \(0, 24\) names a row outside 0 ... 23"),
         ([[3, 3]], r"graph: the edge \(3, 3\) links a row with itself"),
         ([[0.5, 1.0]], "graph: edges of type float64"),
-        (ring(20), r"graph: a matrix of shape \(20, 20\); must be \(24, 24\)"),
+        (ring(20), r"graph has shape \(20, 20\); it must be \(24, 24\)"),
         (sp.eye_array(24), r"graph: the edge \(0, 0\) links a row with itself"),
         (weights((0, 1, 1.0), (2, 3, np.nan)), r"graph: the weight of \(2, 3\) is nan; must be finite and not negative"),
         (weights((0, 1, np.inf)), r"graph: the weight of \(0, 1\) is inf"),
         (weights((0, 1, 1.0), (4, 3, -1.0)), r"graph: the weight of \(4, 3\) is -1.0"),
-        (weights((0, 1, 1.0), (3, 2, 1.0)), r"graph: the weights of \(0, 1\) and \(1, 0\) differ; must be symmetric, or hold one tri"),
+        (weights((0, 1, 1.0), (3, 2, 1.0)), r"graph: the weights of \(0, 1\) and \(1, 0\) differ; make graph symmetric, or leave one tri"),
         (weights((0, 1, 1.0), (1, 0, 2.0)), r"graph: the weights of \(0, 1\) and \(1, 0\) differ"),
     ],
 )
@@ -98,7 +98,7 @@ def test_graphs_that_are_none_are_named(graph, told):
 
 
 def test_without_rows_the_graph_must_be_a_matrix():
-    with pytest.raises(ValueError, match="X: is None; give the graph as a sparse matrix"):
+    with pytest.raises(ValueError, match="X is None; give graph as a sparse matrix"):
         StructurePreservingEmbedding().fit(graph=[[0, 1]])
 
 
@@ -130,12 +130,12 @@ def test_matrices_are_the_kernels_they_are_made_of():
 @pytest.mark.parametrize(
     ("kernel", "y", "told"),
     [
-        (np.eye(3), None, r"label_kernel: an array of shape \(3, 3\); must be \(24, 24\)"),
+        (np.eye(3), None, r"label_kernel has shape \(3, 3\); it must be \(24, 24\)"),
         (-np.eye(24), None, "label_kernel: has the eigenvalue -1; must be positive semidefinite"),
         (np.triu(np.ones((24, 24))), None, "label_kernel: must be finite and symmetric"),
         (np.ones((24, 24)), None, "label_kernel: is constant"),
-        ("one-hot", Y + 0.5, "label_kernel='one-hot': needs classes"),
-        ("linear", np.array(["a", "b", "c"])[Y], "label_kernel='linear': needs numbers, the target holds 'a'"),
+        ("one-hot", Y + 0.5, "label_kernel='one-hot' needs classes"),
+        ("linear", np.array(["a", "b", "c"])[Y], "label_kernel='linear' needs numbers, but the target holds 'a'"),
         ("rbf", Y, "label_kernel='rbf'"),
     ],
 )
@@ -191,9 +191,9 @@ def test_a_word_is_the_parameter_on_the_command_line_and_in_a_workflow(folder, c
 LINKS = np.equal.outer(Y, Y).astype(float)
 BAD_FILES = (
     (["spe", "--graph", "bad.csv"], 3, "bad.csv:2: '0 1 1' must be two integers: row, row"),
-    (["spe", "--graph", "twice.csv"], 3, "twice.csv:3: the edge of rows 1 and 0 is here and in line 1"),
+    (["spe", "--graph", "twice.csv"], 3, "twice.csv:3: the edge of rows 1 and 0 is both here and in line 1"),
     (["spe", "--graph", "none.csv"], 2, "--graph: file {}/none.csv does not exist, and is none of the words mutual, union"),
-    (["visual-rank", "--graph", "bad.csv"], 2, "visual-rank has no option --graph: it is one of npkl, colored-mvu, mve"),
+    (["visual-rank", "--graph", "bad.csv"], 2, "visual-rank has no option --graph: it belongs to npkl, colored-mvu, mve"),
     (["spe", "--graph", "twice.csv", "--set", "graph=union"], 2, "--graph is also given by --set graph"),
     (["colored-mvu", "--label-kernel", "one_hot"], 2, "--label-kernel: file one_hot does not exist, and is none of the words auto, one"),
     (["colored-mvu", "--label-kernel", "small.npy"], 3, "small.npy: holds an array of shape (3, 3); it must be (24, 24)"),
@@ -203,7 +203,7 @@ BAD_FILES = (
     (["colored-mvu", "--label-kernel", "nan.npy"], 3, "nan.npy: label_kernel: must be finite and symmetric"),
     (["colored-mvu", "--label-kernel", "skew.npy"], 3, "skew.npy: label_kernel: must be finite and symmetric"),
     (["colored-mvu", "--label-kernel", "negative.npy"], 3, "negative.npy: label_kernel: has the eigenvalue -8; must be positive"),
-    (["mve", "--label-kernel", "text.npy"], 2, "mve has no option --label-kernel: it is one of colored-mvu"),
+    (["mve", "--label-kernel", "text.npy"], 2, "mve has no option --label-kernel: it belongs to colored-mvu"),
     (["npkl"], 2, "--constraints: npkl needs pairs of rows that belong together (+1) or apart (-1) (--constraints FILE)"),
 )
 

@@ -62,7 +62,7 @@ def test_the_kernel_knows_no_other_rows(rows, capsys):
     result(npkl(rows, "run"), capsys)
     result(["ingest", rows / "rows.csv", rows / "other", "--target", "label", "--scale", "standard"], capsys)
     assert main(["predict", str(rows / "run"), str(rows / "other"), str(rows / "p.csv")]) == 3
-    assert "knows only the rows that it was fitted on" in capsys.readouterr().err
+    assert "predicts only the rows of its fit" in capsys.readouterr().err
     assert main(["score", str(rows / "run"), str(rows / "s")]) in (2, 3)
     assert "nothing to score" in capsys.readouterr().err
 
@@ -76,7 +76,7 @@ def test_the_kernel_knows_no_other_rows(rows, capsys):
         (["npkl", "--constraints", "torn.csv"], 3, "torn.csv:2: rows 4 and 1 have the value -1 here and 1 in line 1"),
         (["npkl", "--constraints", "pairs.csv", "--set", "C=0"], 2, "C"),
         (["npkl", "--constraints", "pairs.csv", "--set", "p=0.5"], 2, "p"),
-        (["mkl", "--tags", "tags.txt"], 2, "mkl has no option --tags: it is one of semantic-ranker"),
+        (["mkl", "--tags", "tags.txt"], 2, "mkl has no option --tags: it belongs to semantic-ranker"),
         (["semantic-ranker", "--tags", "bad.csv"], 3, "bad.csv:3: the file has 2 lines; there must be one for each of the 40 rows"),
         (["social-strength", "--pairs", "pairs.csv", "--kernels", "linear"], 3, "the value of a pair is -1; it must be one of 0, 1"),
     ],
@@ -125,9 +125,9 @@ def test_what_cannot_be_clustered_is_told(rows, capsys):
     result(fit(rows, "mve", "--set", "max_iter=1", "--set", "graph=union", "--run", rows / "map"), capsys)
     cases = (
         (["run", "c.csv", "--n-clusters", "41"], "n_clusters=41: must be a whole number from 1 to the number of rows, 40"),
-        (["run", "c.txt", "--n-clusters", "2"], "the ending must be one of"),
-        (["map", "c.csv", "--n-clusters", "2"], "is a fit of mve, which has no clusters; cluster takes fits of npkl"),
-        (["run", "c.csv", "--n-clusters", "2", "--store", "other"], "is not the store that the run was made on"),
+        (["run", "c.txt", "--n-clusters", "2"], "the file extension must be one of"),
+        (["map", "c.csv", "--n-clusters", "2"], "a fit of mve has no clusters; cluster needs a fit of npkl"),
+        (["run", "c.csv", "--n-clusters", "2", "--store", "other"], "is not the store that the run was fitted on"),
         (["run", "c.csv", "--n-clusters", "2", "--driver-memory", "1KiB"], "cluster: this process would hold"),
     )
     for words, told in cases:

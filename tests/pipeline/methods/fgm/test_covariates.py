@@ -87,7 +87,7 @@ def test_arrays_stores_and_files_give_the_same_bits(tmp_path, monkeypatch, targe
         found = load_model(tmp_path / name)
         assert bits(found) == expected, name
         assert found.model_.covariate_names == ("age", "dose")
-    with pytest.raises(DataError, match=r"covariates are given and the store keeps 2 covariates \(age, dose\); leave one of them out"):
+    with pytest.raises(DataError, match=r"covariates are given, but the store already has 2 covariates \(age, dose\); leave out"):
         clone(estimator).fit(kept, covariates=Z)
 
 
@@ -114,12 +114,12 @@ def test_a_loaded_model_predicts_and_scores_stores_with_their_covariates(tmp_pat
         lambda **g: predict_store(str(tmp_path / "run"), plain.url, str(tmp_path / "no.parquet"), **g),
         lambda **g: machine.predict(plain, **g),
     ):
-        with pytest.raises(ValueError, match=r"fitted with 2 covariates \(age, dose\); give those of these rows"):
+        with pytest.raises(ValueError, match=r"fitted with 2 covariates \(age, dose\); give their values for these rows"):
             call()
         with pytest.raises(ValueError, match=r"covariates are \[dose, age\]; the model needs \[age, dose\], in this order"):
             call(covariates=V[["dose", "age"]])
     run_method("fgm", PARAMS, data=ingest((X, y), tmp_path / "t.zarr", **task(target)).url, run=str(tmp_path / "none"))
-    with pytest.raises(ValueError, match=r"there are 2 covariates \(age, dose\), and the model was fitted without any"):
+    with pytest.raises(ValueError, match=r"the model was fitted without covariates, but the rows have 2 covariates \(age, dose\)"):
         score_store(str(tmp_path / "none"), kept.url)
 
 
@@ -127,7 +127,7 @@ def test_models_without_covariates_take_none(tmp_path):
     X, y, Z = data("classes")
     store = ingest((X, y), tmp_path / "a.zarr")
     run_method("group-lasso", {}, data=store.url, run=str(tmp_path / "run"))
-    with pytest.raises(ValueError, match="covariates: GroupLassoClassifier takes none"):
+    with pytest.raises(ValueError, match="covariates: GroupLassoClassifier does not use covariates"):
         score_store(str(tmp_path / "run"), store.url, covariates=Z)
 
 
@@ -212,7 +212,7 @@ def test_probabilities_are_calibrated_on_folds_with_their_covariates(tmp_path, k
     found = at_fit.predict_proba(X, covariates=Z)
     np.testing.assert_allclose(found, expected, atol=1e-9)
     np.testing.assert_allclose(np.exp(at_fit.predict_log_proba(X, covariates=Z)), found, atol=1e-12)
-    with pytest.raises(ValueError, match="give those of these rows"):
+    with pytest.raises(ValueError, match="give their values for these rows"):
         at_fit.predict_proba(X)
     kept = ingest((X, y), tmp_path / "kept.zarr", covariates=Z)
     plain, file = ingest((X, y), tmp_path / "plain.zarr"), written(Z, tmp_path / "z.csv")

@@ -91,7 +91,7 @@ def test_budget_refuses_by_name() -> None:
     X, u = problem(2, whole=True, n=50, d=12)
     with pytest.raises(TooManyProducts, match=r"of 12 features survive the screening and form .* products; the budget is 3"):
         Search(sp.csc_array(X), limits=PairLimits(2, 4, budget=3))(u, 50)
-    with pytest.raises(TooManyProducts, match=r"12 dense features form 3\.3e.* the budget is 300"):
+    with pytest.raises(TooManyProducts, match=r"12 dense features over .* take 3\.3e.* the budget is 300"):
         Search(X, limits=PairLimits(budget=3))(u, 50)
 
 

@@ -80,7 +80,7 @@ steps:
     assert result(["run", place / "w.yaml"], capsys)["status"] == "already-done"
     (place / "w.yaml").write_text(text.replace("needs: [select], ", ""))
     assert main(["run", str(place / "w.yaml"), "--check"]) == 2
-    assert "needs no fit or tune step whose model it could use" in capsys.readouterr().err
+    assert "uses a model, but its needs list no fit or tune step" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["poly2", "groups", "classes", "tuned"])

@@ -370,7 +370,7 @@ def refused(kind, Z, message, loss=None, y=None, X=None, **params):
 def test_covariates_that_cannot_be_fitted_are_named(kind):
     _, _, Z = problem("squared", 0)
     n = len(Z)
-    refused(kind, np.c_[Z, np.full(n, 3.0)], r"covariates: 'z2' has one value, which is the intercept")
+    refused(kind, np.c_[Z, np.full(n, 3.0)], r"covariates: 'z2' has a single value, like the intercept")
     refused(kind, np.c_[Z, Z[:, 0] - 4 * Z[:, 1] + 1], r"covariates: 'z\d' is a combination of the others and the intercept")
     refused(kind, np.random.default_rng(0).normal(size=(n, n)), r"covariates: 'z\d+' is a combination of the others")
     refused(kind, np.c_[Z, np.where(np.arange(n) == 5, np.nan, 1.0)], r"covariates: row 5 of 'z2' is nan, must be finite")
@@ -378,7 +378,7 @@ def test_covariates_that_cannot_be_fitted_are_named(kind):
     refused(kind, np.zeros((n, 101)), "covariates has 101 columns: must be 1 to 100")
     refused(kind, np.zeros((n, 0)), "covariates has 0 columns")
     refused(kind, np.full((n, 1), "a"), "covariates: must be numbers")
-    refused(kind, sp.csr_array(Z), "covariates: a sparse matrix")
+    refused(kind, sp.csr_array(Z), "covariates is a sparse matrix")
 
 
 def test_a_constant_covariate_is_an_intercept_where_there_is_none():
@@ -398,7 +398,7 @@ def test_covariates_that_are_dependent_where_rows_count_are_named():
     X, y, Z = problem("squared", 2)
     site = np.c_[Z, np.arange(24) < 2]
     weight = (np.arange(24) >= 2).astype(float)
-    with pytest.raises(ValueError, match="'z2' has one value in the rows that are learned from"):
+    with pytest.raises(ValueError, match="'z2' has a single value in the rows that are learned from"):
         FGMRegressor(B=2).fit(X, y, weight, covariates=site)
     with pytest.raises(ValueError, match="'z2' is a combination of the others in the rows that are learned from"):
         FGMRegressor(B=2, fit_intercept=False).fit(X, y, weight, covariates=site)
@@ -421,15 +421,15 @@ def test_covariates_are_asked_for_where_the_fit_had_some_and_only_there(kind):
     X, y, Z = problem("squared" if kind is FGMRegressor else "logistic", 4)
     with_some, without = kind(B=2).fit(X, y, covariates=Z), kind(B=2).fit(X, y)
     for name in ("predict", "decision_function") if kind is FGMClassifier else ("predict",):
-        with pytest.raises(ValueError, match=r"the model was fitted with 2 covariates \(z0, z1\); give those of these rows"):
+        with pytest.raises(ValueError, match=r"the model was fitted with 2 covariates \(z0, z1\); give their values for these rows"):
             getattr(with_some, name)(X)
-        with pytest.raises(ValueError, match=r"there are 2 covariates \(z0, z1\), and the model was fitted without any"):
+        with pytest.raises(ValueError, match=r"the model was fitted without covariates, but the rows have 2 covariates \(z0, z1\)"):
             getattr(without, name)(X, covariates=Z)
         with pytest.raises(ValueError, match=r"covariates has 1 columns, the model was fitted with 2 covariates"):
             getattr(with_some, name)(X, covariates=Z[:, :1])
         with pytest.raises(ValueError, match="must have a row for each of the 3 rows"):
             getattr(with_some, name)(X[:3], covariates=Z)
-    with pytest.raises(ValueError, match="give those of these rows"):
+    with pytest.raises(ValueError, match="give their values for these rows"):
         with_some.score(X, y)
 
 

@@ -57,7 +57,7 @@ def test_the_optimum_is_that_of_a_general_solver_and_its_support_a_union_of_edge
         ({"edges": [[0, 8]]}, r"edges\[0\] is \[0, 8\]: features are 0 to 7"),
         ({"edges": EDGES, "groups": list(range(8))}, "groups and edges are both given"),
         ({"edges": EDGES, "algorithm": "fobos"}, "groups overlap, but algorithm='fobos' needs a partition"),
-        ({"edges": EDGES, "penalty": "sgl", "r": [1.0, 2.0]}, "one number, or one for each of the 6 groups"),
+        ({"edges": EDGES, "penalty": "sgl", "r": [1.0, 2.0]}, "one number, or one number for each of the 6 groups"),
     ],
 )
 def test_what_does_not_go_together_is_refused(params, words):
@@ -73,7 +73,7 @@ def test_a_stored_partition_gives_way_to_edges(tmp_path):
     run_method("group-lasso", params, data=store.url, run=str(tmp_path / "run"), extra={"edges": EDGES})
     expected = GroupLassoRegressor(edges=EDGES, **params).fit(X, y)
     assert load_model(tmp_path / "run").active_groups_.tolist() == expected.active_groups_.tolist()
-    with pytest.raises(ValueError, match="of the methods group-lasso does"):
+    with pytest.raises(ValueError, match="methods that do: group-lasso"):
         run_method("fgm", {}, data=store.url, run=str(tmp_path / "fgm"), extra={"edges": EDGES})
 
 

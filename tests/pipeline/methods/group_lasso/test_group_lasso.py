@@ -131,7 +131,7 @@ def test_bad_input_is_named_and_nothing_of_the_call_is_learned():
     assert bits(model) == before
     with pytest.raises(ValueError, match="classes must be passed"):
         GroupLassoClassifier().partial_fit(X, y)
-    with pytest.raises(ValueError, match="feature 4 in no group"):
+    with pytest.raises(ValueError, match="feature 4 is in no group"):
         GroupLassoClassifier(groups=np.where(np.arange(30) == 4, -1, 0)).fit(X, y)
     with pytest.raises(ValueError, match="feature 30; features are 0 to 29"):
         GroupLassoClassifier(groups=[[0, 30]]).fit(X, y)
@@ -213,7 +213,7 @@ def test_rows_come_in_the_same_blocks_from_rows_columns_and_arrays(tmp_path, mon
     sparse = clone(made).fit(store)
     assert bits(sparse) == bits(clone(made).fit(sp.csr_array(X), y))
     np.testing.assert_allclose(sparse.decision_function(store), sparse.decision_function(X), rtol=1e-12, atol=1e-13)
-    with pytest.raises(MemoryBoundExceeded, match=r"--layout both, or give it more \(--driver-memory\)"):
+    with pytest.raises(MemoryBoundExceeded, match=r"--layout both, or raise the limit \(--driver-memory\)"):
         online_rows.RowBlocks(ingest((X, y), tmp_path / "wide"), 1 << 20)
 
 
@@ -353,7 +353,7 @@ def test_what_a_text_cannot_do_is_said_before_there_is_a_run(text, tmp_path):
         ({"class_weight": "balanced"}, STREAM, {}, "class_weight='balanced' needs rows"),
         ({}, {**STREAM, "test_share": 0.2}, {}, "a test share needs rows"),
         ({}, STREAM, {"cluster": "local:2"}, "cluster='local:2': a stream is read by one process"),
-        ({}, {"stream": {"n_features": 30, "labels": [1.0]}}, {}, "labels=.1.: classes need at least two"),
+        ({}, {"stream": {"n_features": 30, "labels": [1.0]}}, {}, "labels=.1.: a classification needs at least two"),
         ({}, {"stream": {}}, {}, "n_features is None"),
     ]
     for params, extra, place, message in cases:
@@ -496,7 +496,7 @@ def test_a_workflow_may_learn_from_a_text(text, tmp_path, capsys):
     (made,) = [path.parent for path in (tmp_path / "runs").rglob("model")]
     assert bits(load_model(made)) == bits(load_model(tmp_path / "alone"))
     code, said = workflow("tune", ", grid: {gamma: [1, 2]}")
-    assert code == 2 and "stream is read once" in said.err
+    assert code == 2 and "stream is read only once" in said.err
 
 
 def test_a_stream_after_a_batch_fit_begins_anew_and_says_so():

@@ -273,7 +273,7 @@ def test_given_matrices_are_the_features_they_come_from():
     np.testing.assert_allclose(given.alignments_, own.alignments_, rtol=1e-4)
     np.testing.assert_array_equal(given.n_active_, own.n_active_)
     np.testing.assert_allclose(given.decision_function(G), own.decision_function(X), atol=1e-2)
-    with pytest.raises(ValueError, match="no features to choose"):
+    with pytest.raises(ValueError, match="no features to select"):
         given.transform(G)
 
 

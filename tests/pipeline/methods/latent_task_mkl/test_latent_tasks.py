@@ -298,7 +298,7 @@ def test_bad_tasks_are_refused():
         found.predict(X[:1], [9])
     with pytest.raises(ValueError, match="predictions need the task of every row"):
         found.predict(X[:1])
-    with pytest.raises(DataError, match="task 3 is empty"):
+    with pytest.raises(DataError, match="task 3 has no row"):
         LatentTaskMKLRegressor(["linear"], scale=None).fit(X, y, task, sample_weight=(task < 3).astype(float))
 
 
@@ -314,5 +314,5 @@ def test_a_kernel_that_is_none_is_refused(loss):
     forms[1, 1, 1] = -1e-3
     with pytest.raises(DataError, match=r"kernel bad is not positive semi-definite: beta'K beta = -0\.001"):
         refuse_negative(grams, forms, SimpleNamespace(beta=beta, indefinite=False), np.array([0, 0, 1, 1]))
-    with pytest.raises(DataError, match="the weighted sum of all has negative curvature"):
+    with pytest.raises(DataError, match="the weighted sum of all kernels has negative curvature"):
         refuse_negative(grams, 0 * forms, SimpleNamespace(beta=beta, indefinite=True), np.array([0, 0, 1, 1]))

@@ -175,7 +175,7 @@ def test_a_run_on_the_kernels_of_a_gram_store_is_that_of_the_kernels(place, tmp_
 
 
 @pytest.mark.parametrize(
-    ("data", "message"), [("other", "kernels of other data than .*other"), ("shorter", "matrices of 60 rows; .*shorter has 50")]
+    ("data", "message"), [("other", "kernels of other data than .*other"), ("shorter", "matrices of 60 rows, but .*shorter has 50 rows")]
 )
 def test_a_gram_store_of_other_rows(place, tmp_path, data, message):
     with pytest.raises(DataError, match=message):
@@ -196,5 +196,5 @@ def test_matrices_computed_elsewhere_carry_a_run(place, tmp_path):
     np.testing.assert_allclose(model.kernel_weights_, direct.kernel_weights_, atol=1e-6)
     assert model.dual_coef_.tobytes() == load_model(tmp_path / "store").dual_coef_.tobytes()
     np.testing.assert_allclose(model.decision_function(grams), direct.decision_function(grams), atol=1e-6)
-    with pytest.raises((ValueError, StorageError), match="trained on precomputed kernels; give predict the kernels"):
+    with pytest.raises((ValueError, StorageError), match="trained on precomputed kernels; call predict with kernels"):
         predict_store(str(tmp_path / "auto"), str(place / "data"), str(tmp_path / "out.csv"))

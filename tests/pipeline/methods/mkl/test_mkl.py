@@ -454,7 +454,7 @@ def test_grids_of_regressions_are_compared_by_r2(tmp_path):
     weights = np.where(masks[0], 0.0, 1.0)
     fitted = MKLRegressor(KERNELS, epsilon=0.05, C=3.0, v=0.0, scale=None).fit(X, target, weights)
     assert alone[0]["folds"][0] == pytest.approx(r2_score(target[masks[0]], fitted.predict(X[masks[0]])), abs=0.02)
-    with pytest.raises(DataError, match="n_samples=90 with a weight are too few for 99 folds"):
+    with pytest.raises(DataError, match="n_samples=90 with positive weight are too few for 99 folds"):
         cross_validate("mkl", {"kernels": KERNELS}, data=place["data"], folds=99)
 
 

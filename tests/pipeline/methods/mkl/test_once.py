@@ -91,7 +91,7 @@ def test_what_was_handed_over_is_not_copied_and_cannot_be_written_to():
     # One matrix in double precision while it is tried for definiteness, with the copy that LAPACK factors, and nothing of size k.
     assert peak < 3 * 8 * 300**2 < PackedBank.bytes_for(10, 300)
     for change in (lambda: bank.put(0, 0, 0, K[0]), lambda: bank.transform([np.asarray] * 10)):
-        with pytest.raises(ValueError, match="a bank over matrices of the caller cannot change them"):
+        with pytest.raises(ValueError, match="this bank reads the caller's matrices and cannot change them"):
             change()
     with pytest.raises(ValueError, match="read-only"):
         bank.values[0, 0] = 2.0
@@ -152,7 +152,7 @@ def test_centred_matrices_take_the_way_that_sums_rows(monkeypatch):
 def test_numbers_beyond_float32_are_refused_by_name():
     K, _ = matrices(dtype=np.float64)
     K[2] *= 1e300
-    with pytest.raises(ValueError, match=r"precomputed kernel 2 holds numbers up to .*, beyond those of float32"):
+    with pytest.raises(ValueError, match=r"precomputed kernel 2 holds values up to .*, which overflow float32"):
         GivenGrams(K)
 
 

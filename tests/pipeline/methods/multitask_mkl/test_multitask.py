@@ -293,7 +293,7 @@ def test_a_task_with_one_label_predicts_it():
         ({"p": np.inf}, "p=inf: must be a finite number"),
         ({"loss": "epsilon_insensitive"}, "loss='epsilon_insensitive': the target holds classes; use 'hinge'"),
         ({"grams": "store"}, "grams='store' needs gram_store"),
-        ({"kernels": ["linear cosine centre"]}, "a cosine of centred rows needs all pairs of rows"),
+        ({"kernels": ["linear cosine centre"]}, "cosine of centred rows needs pairs of rows from different tasks"),
     ],
 )
 def test_parameters_are_refused_by_name(options, message):
@@ -305,9 +305,9 @@ def test_parameters_are_refused_by_name(options, message):
 def test_tasks_are_refused_by_name():
     X, y, task = data(16)
     labels, machine = signs(y, task), MultiTaskMKLClassifier(KERNELS, scale=None)
-    with pytest.raises(DataError, match="task 2 is empty: no row of positive weight"):
+    with pytest.raises(DataError, match="task 2 has no row of positive weight"):
         machine.fit(X, labels, task, sample_weight=np.where(task == 2, 0.0, 1.0))
-    with pytest.raises(ValueError, match=r"task has shape \(59,\), the data has 60 rows"):
+    with pytest.raises(ValueError, match=r"task has shape \(59,\); it must be \(60,\)"):
         machine.fit(X, labels, task[1:])
     with pytest.raises(ValueError, match=r"task\[3\]=nan: tasks are named by integers or strings"):
         machine.fit(X, labels, np.where(np.arange(60) == 3, np.nan, task))

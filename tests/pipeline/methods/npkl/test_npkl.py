@@ -276,7 +276,7 @@ def test_a_run_is_the_fit_and_its_model_comes_back(tmp_path):
     first = np.load(tmp_path / "map.npz")["component_0"]
     np.testing.assert_array_equal(first, peer.eigenvectors_[:, 0] * np.sqrt(peer.eigenvalues_[0]))
     other = ingest(X[:20], tmp_path / "other.zarr")
-    with pytest.raises(DataError, match="knows only the rows that it was fitted on"):
+    with pytest.raises(DataError, match="predicts only the rows of its fit"):
         predict_store(run, other.url, str(tmp_path / "no.npz"))
     with pytest.raises(ValueError, match="nothing to score"):
         score_store(run, store.url)
@@ -346,7 +346,7 @@ def test_the_limit_of_decompositions_warns_with_the_gap():
     [
         (None, "constraints: none are given"),
         ([], "constraints: no pair is given"),
-        ([(0, 1)], r"shape \(1, 2\); must be triples"),
+        ([(0, 1)], r"shape \(1, 2\); must be \(m, 3\)"),
         ([(0, 1, 2)], r"the pair \(0, 1\) has the sign 2; must be \+1"),
         ([(0, 1, 0)], r"the pair \(0, 1\) has the sign 0"),
         ([(0, 40, 1)], r"the pair \(0, 40\) names a row outside 0 ... 39"),
@@ -440,7 +440,7 @@ def test_implied_pairs_that_contradict_are_refused():
     X = np.random.default_rng(0).normal(size=(8, 2))
     torn = [(0, 1, 1), (1, 2, 1), (0, 2, -1)]
     SimpleNPKL(C=0.2, graph="union").fit(X, torn)
-    with pytest.raises(ValueError, match="rows 0 and 2 are apart, but pairs that belong together link them"):
+    with pytest.raises(ValueError, match="rows 0 and 2 have the sign -1, but a chain of pairs"):
         SimpleNPKL(C=0.2, graph="union", closure=True).fit(X, torn)
 
 

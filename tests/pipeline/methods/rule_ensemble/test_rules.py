@@ -252,7 +252,7 @@ def test_columns_of_text_and_categories_that_were_not_there():
     numbers = np.column_stack([np.unique(town, return_inverse=True)[1], frame["age"]])
     named = RuleEnsembleClassifier(C=5.0, categorical=[0], **QUICK).fit(numbers, y)
     assert any("x0 = 1" in rule["text"] for rule in named.rules_)
-    with pytest.raises(ValueError, match="categorical names column 'street'"):
+    with pytest.raises(ValueError, match="categorical: column 'street' does not exist"):
         RuleEnsembleClassifier(categorical=["street"]).fit(frame, y)
 
 

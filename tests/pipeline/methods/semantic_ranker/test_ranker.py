@@ -239,7 +239,7 @@ def test_blocks_of_fitted_images_are_entries_of_the_kernel():
 def test_the_printed_warp_is_refused_where_it_is_no_kernel():
     q = query()
     found = SemanticKernelRanker(warp="seed").fit(q.X, q.tags)
-    with pytest.raises(ValueError, match="warp='seed': the learnt kernel is too large for the input kernel"):
+    with pytest.raises(ValueError, match="warp='seed': the largest eigenvalue"):
         found.score_samples(q.X)
     small = SemanticKernelRanker(warp="seed", B=1e-3).fit(q.X, q.tags)
     assert small.score_samples(q.X[:3]).shape == (3,)

@@ -218,7 +218,7 @@ def test_bad_parameters_are_refused(options, message):
 
 def test_bad_tasks_are_refused():
     model = SharedSubspaceMKLRegressor(KERNELS, scale=None)
-    with pytest.raises(DataError, match="task 3 is empty"):
+    with pytest.raises(DataError, match="task 3 has no row"):
         model.fit(X, Z, TASK, sample_weight=(TASK != 3).astype(float))
     with pytest.raises(ValueError, match="task 9 was not there at fit"):
         model.fit(X, Z, TASK).predict(X[:1], [9])

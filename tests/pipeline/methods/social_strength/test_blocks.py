@@ -327,7 +327,7 @@ def test_sparse_similarities_that_are_none_are_named(spoil, told):
 
 def test_sparse_similarities_have_one_size():
     _, table, _ = community()
-    with pytest.raises(ValueError, match=r"view 1 has shape \(3, 3\); sparse similarities are \(n_users, n_users\)"):
+    with pytest.raises(ValueError, match=r"view 1 has shape \(3, 3\); all sparse similarities must be \(n_users, n_users\)"):
         SocialStrengthRanker().fit([similarities()[0], sp.eye_array(3)], table[:, :2], table[:, 2])
 
 
@@ -350,8 +350,8 @@ def test_a_store_of_similarities_that_are_none_is_refused(tmp_path):
         ({}, "give exactly one of the two"),
         ({"recommend": 2, "labels": ["a"] * N}, "give exactly one of the two"),
         ({"recommend": 0}, "recommend=0: must be at least 1"),
-        ({"labels": ["a"] * 3}, f"labels: 3 are given, .* has {N} users"),
-        ({"labels": ["a"] * N}, "labels: 1 different ones are given"),
+        ({"labels": ["a"] * 3}, f"labels has 3 entries, but .* has {N} users"),
+        ({"labels": ["a"] * N}, "labels: at least two different labels are needed, found 1"),
     ],
 )
 def test_questions_that_are_none(asked, told, users):
@@ -359,9 +359,9 @@ def test_questions_that_are_none(asked, told, users):
     start(folder, "run", table, {**PARAMS, "kernels": ["linear[0:12]"]})
     with pytest.raises(ValueError, match=told):
         use_store(str(folder / "run"), str(folder / "users"), str(folder / "out.npz"), **asked)
-    with pytest.raises(DataError, match="these are other users than those of the fit"):
+    with pytest.raises(DataError, match="these are not the users of the fit"):
         use_store(str(folder / "run"), str(folder / "views"), str(folder / "out.npz"), recommend=2)
-    with pytest.raises(ValueError, match=r"the ending must be one of \.npz, \.csv, \.parquet"):
+    with pytest.raises(ValueError, match=r"the file extension must be one of \.npz, \.csv, \.parquet"):
         use_store(str(folder / "run"), str(folder / "users"), str(folder / "out.zarr"), recommend=2)
     with pytest.raises(MemoryBoundExceeded, match=r"predict: .*candidates of all users"):
         use_store(str(folder / "run"), str(folder / "users"), str(folder / "out.npz"), recommend=2, driver_memory="1KiB")

@@ -95,7 +95,7 @@ def test_groups_are_recommended_by_their_members(ties, tmp_path, capsys):
         (["--recommend", "2", "--members", "FILE"], "g1,3\ng1,40\n", 3, "given:2: row 40 is not in the store, whose rows are 0 to 39"),
         (["--recommend", "2", "--members", "FILE"], "g1,3\n7\n", 3, "given:2: '7' must be a name and a row"),
         (["--recommend", "2", "--members", "FILE"], "g1,3,1\n", 3, "given:1: 'g1 3 1' must be a name and a row"),
-        (["--members", "FILE"], "g1,3\n", 2, "members: the number of candidates is not given"),
+        (["--members", "FILE"], "g1,3\n", 2, "members: needs the number of candidates"),
         (["--user-labels", "FILE"], "a\nb\n", 3, "given:3: the file has 2 lines; there must be one for each of the 40 rows"),
         (["--user-labels", "FILE"], "a\n" * 40, 3, "given: number of different labels: 1; at least two are needed"),
         (["--user-labels", "FILE", "--recommend", "2"], "", 2, "recommend and user-labels exclude each other"),

@@ -196,7 +196,7 @@ def test_data_that_are_refused():
     far.data[5 * 31] = np.inf
     cases = [
         ((X, np.where(np.arange(50) == 7, 2, y), V), "row 7 has the label 2, a third one"),
-        ((X, np.array(["a"] * 50), V), r"y holds one class only, of the labels \['a'\]"),
+        ((X, np.array(["a"] * 50), V), r"y holds one class only \(labels \['a'\]\)"),
         ((X, np.where(y > 0, 5, 0), V[:0]), "X_unlabelled has no rows"),
         ((X, y, V[:0]), "X_unlabelled has no rows"),
         ((X, y, V[:, :3]), "3 features"),
@@ -205,14 +205,14 @@ def test_data_that_are_refused():
         ((np.where(np.arange(50)[:, None] == 3, np.inf, X), y, V), "row 3, column 0: .*infinity"),
         ((X, y[:-1], V), "inconsistent numbers of samples"),
         ((X, None, V), "requires y to be passed"),
-        ((X, y, ["a", "b"]), "must be of one form"),
+        ((X, y, ["a", "b"]), "must both be arrays"),
     ]
     for given, told in cases:
         with pytest.raises(ValueError, match=told):
             TriClassSVC().fit(*given)
     with pytest.raises(ValueError, match="no row labelled -1 has a positive weight"):
         TriClassSVC().fit(X, y, V, np.where(y < 0, 0.0, 1.0))
-    with pytest.raises(ValueError, match="balance='labels' is the mean value of unlabelled rows; there are none"):
+    with pytest.raises(ValueError, match="balance='labels' is the mean value of unlabelled rows, but there are none"):
         TriClassSVC(balance="labels", irrelevant_label=0).fit(X, y)
 
 
