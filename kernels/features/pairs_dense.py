@@ -1,9 +1,10 @@
-"""Products of dense features with the largest scores, found by symmetric matrix products and an exact recomputation.
+"""Search for the pairs of dense features whose product has the largest score, by symmetric matrix products and exact recomputation.
 
 ``G = X' diag(u) X`` splits by the sign of u into two matrices of the form ``A'A``, which BLAS computes at half the cost of a general
-product (docs/theory/fgm.md, "Degree-2 coordinates"). Its rounding differs from the fixed sums of :mod:`gramplane.kernels.features.pairs`
-and depends on the BLAS, so it only *proposes* candidates. Every product whose key plus error bound could reach the B-th largest key is
-summed again in the fixed order. The result is bit-identical to the sparse search, for any tiles, any BLAS, and float32 or float64.
+product (docs/theory/fgm.md, "Degree-2 coordinates"). BLAS rounds ``A'A`` differently from the fixed sums of
+:mod:`gramplane.kernels.features.pairs`, and not all BLAS libraries round alike. Therefore ``A'A`` only *proposes* candidates: every
+product of two features whose key plus error bound could reach the B-th largest key is summed again in the fixed order. The result is
+bit-identical to the sparse search, for any tiles, any BLAS, and float32 or float64.
 """
 
 from __future__ import annotations

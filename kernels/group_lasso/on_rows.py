@@ -157,7 +157,10 @@ class _Solver:
     # -- points and certificates -------------------------------------------------------------------------------------------
 
     def point(self, copies: FloatArray, start: FloatArray, known: FloatArray | None = None) -> _Point:
-        """Return all quantities at some copies; ``known`` is z if z has been computed already."""
+        """Return the point whose copied coefficients are ``copies``, with its biases, decision values, loss and penalty.
+
+        ``start`` are the biases to start from; ``known`` are the decision values without biases, if they have been computed already.
+        """
         problem = self._problem
         z: FloatArray = problem.rows.decide(problem.penalty.scatter(copies)) if known is None else known
         biases = biases_at(problem, z, start)

@@ -46,7 +46,7 @@ class StepWatch:
             self._longest = max(self._longest, longest_row(indptr, values, weight))
 
     def look(self, losses: Array | float, total: float, target: Array) -> bool:
-        """Return whether steps turn out to be too long for the first time.
+        """Return True the first time that steps are found to be too long, otherwise False.
 
         The arguments describe the rows just learned: the loss sums of each model, the sum of the rows' weights, and their targets.
         """

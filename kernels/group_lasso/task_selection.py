@@ -147,7 +147,7 @@ class Rounds:
 
     @cached_property
     def entries(self) -> FloatArray:
-        """Thresholds of entries by feature ``(d,)``; infinite for features that may not have a weight."""
+        """Threshold for the entries of every feature, ``(d,)``; infinite for features that must have weight zero."""
         thresholds = self.lam * self.penalty.inner
         return thresholds if self.kept is None else np.where(self.kept, thresholds, np.inf)
 

@@ -183,8 +183,8 @@ class LevelSearch:
         return found
 
     def _forms(self, batch: Sequence[Open]) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Return three arrays for the candidates of the sets in ``batch``: M, the largest M that longer candidates may have, and their
-        lengths.
+        """Return three arrays with an entry for each candidate of the sets in ``batch``: its M, an upper bound on M of the longer
+        conjunctions that contain it, and its length.
         """
         candidates, lengths = _candidates(batch)
         values, bounds = np.empty(len(lengths)), np.empty(len(lengths))

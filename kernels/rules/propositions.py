@@ -237,7 +237,9 @@ class CutRows(Protocol):
 
 @dataclass
 class LocalCutRows:
-    """Rows in this process: truth values of the propositions, uint8 ``(p, n)``, and the column ``(n,)`` of each."""
+    """Rows in this process: truth values of the propositions, uint8 ``(p, n)``, and for each proposition the values ``(n,)`` of the column
+    that it compares with its cut.
+    """
 
     machine: CutMachine
     flags: Flags

@@ -74,10 +74,10 @@ def solve_decomposition(
     """Solve a dual using only rows and products of K; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments.
 
     A :class:`PartGram` supplies entries between chosen variables, and products, but never rows. ``working`` is the largest working set, at
-    least 3 variables. For a :class:`PartGram` the default is the size that ``gram.room`` allows, but at most twice the number of variables
-    that are free or violate optimality at first (or 512, if larger). For other matrices the default is 512, or fewer if 512 rows exceed 256
-    MiB. The gradient is recomputed before the certificate. ``details`` of the solution holds the numbers of rounds, fetched rows and
-    products, and the hits of a caching matrix.
+    least 3 variables. For a :class:`PartGram` the default is the size that ``gram.room`` allows, but at most ``max(512, 2 m)``, where m is
+    the number of variables that are free or violate optimality at the start. For other matrices the default is 512, or fewer if 512 rows
+    exceed 256 MiB. The gradient is recomputed before the certificate. ``details`` of the solution holds the numbers of rounds, fetched rows
+    and products, and the hits of a caching matrix.
     """
     problem.check_gram(gram)
     limit = checked_limits(tol, max_iter, MAX_STEPS)

@@ -43,7 +43,9 @@ def count_columns(gram: PartGram, n: int, n_groups: int) -> int:
 
 
 class ColumnsFactor:
-    """``(L L' + D)^-1`` for a matrix with a ridge, from columns of evenly spaced rows; ``diag``, ``(n,)``, is the diagonal of K."""
+    """The preconditioner ``(L L' + D)^-1`` of K plus a ridge. L is computed from the columns of K at evenly spaced positions; ``diag``,
+    ``(n,)``, is the diagonal of K.
+    """
 
     def __init__(self, gram: PartGram, diag: FloatArray, ridge: FloatArray, count: int) -> None:
         n = len(diag)

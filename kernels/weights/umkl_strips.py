@@ -176,9 +176,10 @@ def solve_code(square: FloatArray, penalty: float) -> FloatArray:
 
 
 def largest_residuals(strip: Array, first: int, codes: sp.csr_array, count: int) -> Largest:
-    """Return, for points ``first``, ``first + 1`` ..., the ``count`` points with the largest residual correlation and a zero coefficient.
+    """Return, for every point, those ``count`` of the c points ``first``, ``first + 1`` ... that are most correlated with its residual
+    and have coefficient zero in its code.
 
-    ``strip`` ``(c, n)`` holds their rows of Q, ``codes`` ``(n, n)`` the codes of all points, row by row.
+    ``strip`` ``(c, n)`` holds the rows of Q of the c points, ``codes`` ``(n, n)`` the codes of all points, row by row.
     """
     columns = np.ascontiguousarray(strip.T, dtype=np.float64)
     n, c = columns.shape
@@ -196,7 +197,7 @@ def largest_residuals(strip: Array, first: int, codes: sp.csr_array, count: int)
 
 
 def merge_largest(parts: Sequence[Largest], count: int) -> Largest:
-    """Merge the largest residuals of several parts of the points into the ``count`` largest."""
+    """Merge the results for several parts of the points: keep, for every point, the ``count`` points most correlated with its residual."""
     return _best(np.concatenate([part.ids for part in parts], axis=1), np.concatenate([part.values for part in parts], axis=1), count)
 
 

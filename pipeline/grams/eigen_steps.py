@@ -128,7 +128,9 @@ def residual_chunk(ref: Span, matrix: SharedOperator, vectors: TiledMatrix, valu
 
 
 def rotate_chunk(ref: Span, source: TiledMatrix, block: TiledMatrix, vectors: TiledMatrix | None, weights: Shared) -> list[Any]:
-    """Write some rows of the rotated block, and of its first columns in double precision."""
+    """Write some rows of the rotated block. If ``vectors`` is given, also write the first columns of these rows to it, in double
+    precision.
+    """
     rows = source.read(ref.lo, ref.hi)
     exact = rotate_in_place(rows, resolve(weights), 0 if vectors is None else vectors.shape[1], 1)
     block.write(ref.lo, 0, rows)

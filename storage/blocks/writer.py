@@ -190,7 +190,8 @@ class BlockWriter:
     def _stripes(self, layout: str) -> StripeLayout:
         plan = self._layouts.get(layout)
         if not isinstance(plan, StripeLayout):
-            raise SchemaError(f"layout {layout!r}: this store has {self.meta.kind} layouts {', '.join(self._layouts)}")
+            known = ", ".join(self._layouts)
+            raise SchemaError(f"layout {layout!r} is not a sparse layout of this {self.meta.kind} store; its layouts are: {known}")
         return plan
 
     def write_dense(self, i: int, j: int, block: npt.NDArray[Any], *, layout: str = "columns") -> Record:
@@ -199,7 +200,8 @@ class BlockWriter:
         """
         plan = self._layouts.get(layout)
         if not isinstance(plan, DenseLayout):
-            raise SchemaError(f"layout {layout!r}: this store has {self.meta.kind} layouts {', '.join(self._layouts)}")
+            known = ", ".join(self._layouts)
+            raise SchemaError(f"layout {layout!r} is not a dense layout of this {self.meta.kind} store; its layouts are: {known}")
         if not (0 <= i < plan.grid[0] and 0 <= j < plan.grid[1]):
             raise UnalignedWrite(f"chunk ({i}, {j}) of {layout} does not exist: the grid is {plan.grid}")
         rows, cols = plan.cell(i, j)

@@ -65,7 +65,7 @@ def _check_features(encoding: TableColumns, options: Options, name: str) -> None
         raise DataError("no column has a value, so there are no features", name)
     if options.table_encoding is None and options.n_features not in (None, encoding.n_features):
         columns = f"{len(encoding.sources)} columns as {encoding.n_features} features"
-        raise SchemaError(f"{name} has {columns}; n_features (or the store given as like) says {options.n_features}")
+        raise SchemaError(f"{name} has {columns}; n_features or the 'like' store (--like) requires {options.n_features}")
     if not encoding.is_sparse:
         check_row_fits(encoding.n_features, options, name)
 

@@ -1,5 +1,5 @@
 """Choice of the reader for a source (by its type in memory, the given format, or its file extension), and the options inherited from the
-store given as ``like``.
+``like`` store.
 """
 
 import hashlib
@@ -76,8 +76,8 @@ def open_input(source: UserData, options: Options) -> Source:
 
 
 def _check_filling(source: Source, options: Options) -> None:
-    """Reject an array without column names if its missing values are to be filled in, and the store given as ``like`` was made from nominal
-    columns or from another number of columns.
+    """Reject an array without column names if its missing values are to be filled in, and the ``like`` store was made from nominal columns
+    or from another number of columns.
     """
     encoding = options.table_encoding
     if encoding is None or options.missing not in FILLS:
@@ -85,7 +85,7 @@ def _check_filling(source: Source, options: Options) -> None:
     is_plain = all(column.kind != "nominal" for column in encoding.sources)
     if not is_plain or getattr(source, "n_cols", None) != len(encoding.sources):
         what = f"{len(encoding.sources)} columns{'' if is_plain else ', some nominal'}"
-        raise SchemaError(f"{source.name} is no table, but the store given as like has {what}; give a table with the same columns")
+        raise SchemaError(f"{source.name} is no table, but the 'like' store (--like) has {what}; give a table with the same columns")
 
 
 def _open_reader(source: UserData, options: Options) -> Source:
@@ -160,8 +160,8 @@ def _ending(name: str) -> str:
 
 
 def follow_guide(guide: Followed | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options, completed by those of the source given as ``like``: number of features, first index, query ids, task, labels,
-    missing values, budget.
+    """Return the options, completed by those of the ``like`` source: number of features, first index, query ids, task, labels, missing
+    values, budget.
 
     Options that neither the caller nor this source sets get their defaults. Raises SchemaError if an option of the caller contradicts the
     source.
@@ -199,7 +199,7 @@ _DEFAULTS: dict[str, Any] = {**_KNOWN, "zero_based": "no", "budget": 256 << 20}
 def collect_extras(source: Source, guide: Followed | None, options: Options, names: UserData, groups: UserData) -> Extras:
     """Return the contents of the store other than the data, as far as they are known before the data are read.
 
-    Raises SchemaError if names, scaling or content do not match those of the store given as ``like``.
+    Raises SchemaError if names, scaling or content do not match those of the ``like`` store.
     """
     own_names = read_names(names)
     feature_names = own_names or source.names
@@ -232,7 +232,7 @@ def _digest_texts(values: list[Any] | None) -> str | None:
 def _resolve_scale(guide: Followed, options: Options, source: Source) -> ColumnScale | None:
     scale = guide.scale
     if options.scale not in ("none", scale.kind):
-        raise SchemaError(f"scale is {options.scale!r}, but the scale of {guide.place} is used, {scale.kind!r}; leave scale out")
+        raise SchemaError(f"scale is {options.scale!r}, but the 'like' store {guide.place} has the scale {scale.kind!r}; leave scale out")
     if options.missing == "keep" and scale.kind != "none":
         like = f"{guide.place} has the scale {scale.kind!r}"
         raise SchemaError(f"missing is 'keep' (--missing keep), but {like}; data with missing values cannot be scaled")

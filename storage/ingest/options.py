@@ -57,11 +57,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 class Options:
     """Checked options that can change the stored bytes (the number of jobs cannot); `gramplane.storage.ingest.ingest` explains them.
 
-    Three properties come from the store given as ``like``:
+    Three properties come from the ``like`` store:
 
     * ``follow``: the roles of columns.
     * ``encoding``: the encoding.
-    * ``guided``: the source columns from which its features were made.
+    * ``guided``: the source columns from which the features of that store were made.
     """
 
     format: str = "auto"
@@ -118,12 +118,12 @@ class Options:
 
     @property
     def table_encoding(self) -> TableColumns | None:
-        """The encoding of table columns in the store given as ``like``."""
+        """The encoding of table columns in the ``like`` store."""
         return None if self.guide is None else self.guide.encoding
 
     @cached_property
     def guided(self) -> list[str] | None:
-        """Columns from which the features of the store given as ``like`` were made; None if their names are not known."""
+        """Names of the source columns from which the features of the ``like`` store were made; None if these names are not known."""
         if self.guide is None or self.table_encoding is not None:
             return None if self.table_encoding is None else [column.name for column in self.table_encoding.sources]
         # Names that were given aside do not tell which columns of the source they are of.
@@ -131,7 +131,7 @@ class Options:
 
     @property
     def follow(self) -> dict[str, Any]:
-        """Columns from which the store given as ``like`` took the target, tasks, weights, ids and covariates."""
+        """Source columns of the target, tasks, weights, ids and covariates of the ``like`` store."""
         made = {} if self.guide is None else self.guide.options
         found: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
         return found | ({"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {})
@@ -143,7 +143,7 @@ class Options:
 
     @property
     def numeric_tasks(self) -> bool | None:
-        """Whether tasks are numbers, as in the store given as ``like``; None if there is none."""
+        """Whether the tasks of the ``like`` store are numbers; None if there is no such store, or if it has no tasks."""
         return None if self.guide is None or self.guide.named_tasks is None else not self.guide.named_tasks
 
     @property
@@ -154,7 +154,7 @@ class Options:
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
         """Return the given sources of row tables: "y", "task", "weight", "covariate:NAME" -> column name or array.
 
-        The columns that the store given as ``like`` used (``follow``) are added if they are among the names ``there``.
+        The columns that the ``like`` store used (``follow``) are added if they are among the names ``there``.
         """
         given = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
         columns = {name: unmasked(value, name) if isinstance(value, np.ma.MaskedArray) else value for name, value in given.items()}

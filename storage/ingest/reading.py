@@ -296,7 +296,7 @@ def check_width(found: int, options: Options, name: str, sparse: bool = False) -
     if options.n_features not in (None, found) and (not sparse or options.n_features < found):
         more = found > options.n_features and options.target is None
         extra = "; name those that are no features (--target, --task-column, --weight-column)" if more else ""
-        raise SchemaError(f"{name} has {found} columns; n_features (or the store given as like) says {options.n_features}{extra}")
+        raise SchemaError(f"{name} has {found} columns; n_features or the 'like' store (--like) requires {options.n_features}{extra}")
 
 
 def check_row_fits(columns: int, options: Options, name: str) -> None:

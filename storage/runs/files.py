@@ -125,7 +125,7 @@ def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         try:
             entry = read_sealed(line, f"{file}:{number}")
         except DigestMismatch as error:
-            advice = f"keep the rows before this line with `sed -i '{number},$d' {file}`; the run needs no others"
+            advice = f"keep the rows before this line with `sed -i '{number},$d' {file}`; the run does not need the later rows"
             raise DigestMismatch(f"{error}; {advice}") from error
         if isinstance(entry, dict):
             yield line, entry

@@ -137,7 +137,7 @@ class ColoredMVU(_Embedding):
     tol : float > 0, default=0.0001
         Stopping tolerance: relative duality gap.
     max_iter : int >= 1, default=200
-        Largest number of steps; a warning reports if it ends the fit.
+        Largest number of steps; a warning is issued if the fit ends at this limit.
     label_kernel : {"auto", "one-hot", "linear"} or array (n_samples, n_samples), default='auto'
         Kernel of the labels: ``"one-hot"`` is 1 for two rows of one class, else 0; ``"linear"`` is y y' of standardised numbers; ``"auto"``
         is one-hot for classes and linear for numbers. A matrix may be given instead.
@@ -306,7 +306,7 @@ class MinimumVolumeEmbedding(_Embedding):
         Stopping tolerance: relative decrease of the objective over one convex problem. Each convex problem is finally solved to a
         tenth of ``tol``.
     max_iter : int >= 1, default=200
-        Largest number of convex problems; a warning reports if it ends the fit.
+        Largest number of convex problems; a warning is issued if the fit ends at this limit.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None
@@ -415,7 +415,7 @@ class StructurePreservingEmbedding(_Embedding):
     tol : float > 0, default=0.001
         Stopping tolerance: relative duality gap over all triples.
     max_iter : int >= 1, default=100
-        Largest number of cutting-plane rounds; a warning reports if it ends the fit.
+        Largest number of cutting-plane rounds; a warning is issued if the fit ends at this limit.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
     random_state : int, RandomState or None, default=None

@@ -231,7 +231,7 @@ class GroupAtoms(LinearAtoms):
         return groups.cut_columns(self.groups, ids)
 
     def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
-        """Return the columns of the groups' features times their factors."""
+        """Return the columns of the groups' features, each multiplied by the factor of its feature."""
         members, factors = self.coordinates(ids)
         return _multiply_columns(take_columns(raw, features, members), factors)
 

@@ -418,9 +418,7 @@ def part_step(part: DesignPart) -> int:
 
 
 def sums_bytes(p: int, q: int) -> int:
-    """Return the size in bytes of a Hessian and two vectors for p penalised and q unpenalised columns, which are sums over blocks of
-    rows.
-    """
+    """Return the size in bytes of three sums over blocks of rows: a Hessian and two vectors, for p penalised and q unpenalised columns."""
     return 8 * ((p + q) * (p + q) + p + q + 3)
 
 

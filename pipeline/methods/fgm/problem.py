@@ -125,8 +125,8 @@ class MachineProblem:
         * n: the sum of the row weights.
         * kappa: the largest curvature of the loss: 1, or 1/4 for the logistic loss.
 
-        The solution becomes non-zero near C = 1 / Lambda. Among the correlations of a atoms that arise by chance, the square of the largest
-        is log(2 a)/n.
+        The solution becomes non-zero near C = 1 / Lambda. If all ``a`` atoms are correlated with the residuals
+        only by chance, their largest squared correlation is about log(2 a) / n.
         """
         used = self.cost > 0
         size = float(np.sum(np.square(self.null.residual[used]) / self.cost[used]))

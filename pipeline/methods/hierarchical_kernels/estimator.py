@@ -129,7 +129,7 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
     tol : float > 0, default=0.001
         Stopping tolerance: certified duality gap relative to the primal value.
     max_rounds : int >= 1, default=50
-        Largest number of searches among the nodes outside the selected part; a warning reports if a limit ends the fit.
+        Largest number of searches among the nodes outside the selected part; a warning is issued if the fit ends at a limit.
     max_nodes : int >= 1, default=500
         Largest number of nodes in the selected part of the graph.
     max_solves : int >= 1, default=500
@@ -144,7 +144,7 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
     threshold : float >= 0 and <= 1, default=0.001
         A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     max_iter : int >= 1, default=5000
-        Largest number of steps, each of up to eight solves; a warning reports if it ends the fit.
+        Largest number of steps, each of up to eight solves; a warning is issued if the fit ends at this limit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
         Where the Gram matrices of the selected part of the graph are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or
         ``"recompute"`` for nowhere. ``"auto"`` decides by their size.
@@ -323,7 +323,7 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     tol : float > 0, default=0.001
         Stopping tolerance: certified duality gap relative to the primal value.
     max_rounds : int >= 1, default=50
-        Largest number of searches among the nodes outside the selected part; a warning reports if a limit ends the fit.
+        Largest number of searches among the nodes outside the selected part; a warning is issued if the fit ends at a limit.
     max_nodes : int >= 1, default=500
         Largest number of nodes in the selected part of the graph.
     max_solves : int >= 1, default=500
@@ -338,7 +338,7 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     threshold : float >= 0 and <= 1, default=0.001
         A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     max_iter : int >= 1, default=5000
-        Largest number of steps, each of up to eight solves; a warning reports if it ends the fit.
+        Largest number of steps, each of up to eight solves; a warning is issued if the fit ends at this limit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
         Where the Gram matrices of the selected part of the graph are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or
         ``"recompute"`` for nowhere. ``"auto"`` decides by their size.

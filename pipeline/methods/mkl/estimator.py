@@ -69,7 +69,7 @@ class MKLClassifier(_MKL, Classifier):
     tol : float > 0, default=0.001
         Stopping tolerance: gap between the bounds, in units of max(1, upper bound).
     max_iter : int >= 1, default=200
-        Largest number of weight vectors tried; a warning reports if it ends the fit.
+        Largest number of weight vectors tried; a warning is issued if the fit ends at this limit.
     threshold : float >= 0 and <= 1, default=0.0001
         A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
@@ -210,7 +210,7 @@ class MKLRegressor(_MKL, Regressor):
     tol : float > 0, default=0.001
         Stopping tolerance: gap between the bounds, in units of max(1, upper bound).
     max_iter : int >= 1, default=200
-        Largest number of weight vectors tried; a warning reports if it ends the fit.
+        Largest number of weight vectors tried; a warning is issued if the fit ends at this limit.
     epsilon : float >= 0, default=0.1
         For regression: half-width of the tube without loss, in standard deviations of the target.
     threshold : float >= 0 and <= 1, default=0.0001

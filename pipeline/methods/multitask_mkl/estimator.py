@@ -70,7 +70,7 @@ class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
     tol : float > 0, default=0.001
         Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=500
-        Largest number of times the SVMs of all tasks are solved; a warning reports if it ends the fit.
+        Largest number of times the SVMs of all tasks are solved; a warning is issued if the fit ends at this limit.
     threshold : float >= 0 and <= 1, default=0.0001
         A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
@@ -219,7 +219,7 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
     tol : float > 0, default=0.001
         Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=500
-        Largest number of times the SVMs of all tasks are solved; a warning reports if it ends the fit.
+        Largest number of times the SVMs of all tasks are solved; a warning is issued if the fit ends at this limit.
     threshold : float >= 0 and <= 1, default=0.0001
         A kernel counts as selected if its weight exceeds this fraction of the largest weight.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'

@@ -26,7 +26,7 @@ from .task_blocks_pass import LoadedPair, TaskPair, load_pairs, task_pairs
 
 
 class TaskMachines(NamedTuple):
-    """SVMs of all tasks, with rows in the order of tasks."""
+    """SVMs of all tasks, with rows sorted by task."""
 
     beta: np.ndarray  # (n,)
     decision: np.ndarray  # (n,)

@@ -51,7 +51,7 @@ class TaskSearch(Bounded):
     record_name: ClassVar[str] = "TaskSearch"
     weights: np.ndarray  # (k,) gamma to be tried next
     shares: np.ndarray  # (k, T) lambda to be tried next
-    beta: np.ndarray  # (n,) newest coefficients in the order of tasks
+    beta: np.ndarray  # (n,) newest coefficients, rows sorted by task
     path: np.ndarray  # (t, k) weights tried
     upper: float  # bounds of the optimum
     lower: float

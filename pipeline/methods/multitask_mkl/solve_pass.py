@@ -34,7 +34,7 @@ Norms = tuple[Normalization, ...] | None
 
 @dataclass(frozen=True)
 class TaskPart:
-    """One task: its number, its rows in the order of tasks, and its block pairs."""
+    """One task: its number, its range of rows when all rows are sorted by task, and its block pairs."""
 
     number: int
     rows: tuple[int, int]
@@ -162,7 +162,7 @@ class _TaskKernels:
 
 
 def sums_chunk(batch: TaskBatch, counts: Shared | None) -> list[BlockSums]:
-    """Return the sums of the raw blocks of a batch; ``counts`` are the row weights, ``(n,)`` in the order of tasks."""
+    """Return the sums of the raw blocks of a batch; ``counts`` are the row weights, ``(n,)``, sorted by task."""
     times = None if counts is None else resolve(counts)
     return [block_sums(pair.load(), pair.rows, pair.cols, times) for part in batch.parts for pair in part.pairs]
 

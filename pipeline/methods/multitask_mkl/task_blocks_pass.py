@@ -1,6 +1,6 @@
 """Gram matrices within tasks: the diagonal squares of every task, from any source.
 
-Rows are counted task by task (row r in the order of tasks is row ``order[r]`` of the data), and no block contains rows of two tasks.
+Rows are sorted by task (row r of the sorted rows is row ``order[r]`` of the data), and no block contains rows of two tasks.
 References of all types load bit-identical raw kernels ``(k, rows, columns)``.
 """
 
@@ -65,7 +65,7 @@ class ComputedPair:
 
     url: str  # of the block store, or "memory"
     digest: str  # of its contents, or empty
-    rows: tuple[int, int]  # ranges in the order of tasks; equal on the diagonal
+    rows: tuple[int, int]  # ranges of the rows sorted by task; equal on the diagonal
     cols: tuple[int, int]
     specs: tuple[KernelSpec, ...] = field(repr=False, compare=False)
     width: int  # columns of the data

@@ -64,7 +64,7 @@ class SimpleNPKL(SpectralEstimator):
     tol : float >= 1e-12 and < 1, default=0.0001
         Stopping tolerance: relative duality gap.
     max_iter : int >= 1, default=200
-        Largest number of eigendecompositions; a warning reports if it ends the fit.
+        Largest number of eigendecompositions; a warning is issued if the fit ends at this limit.
     run_on : str or None, default=None
         Where the neighbour search runs. Other estimators call this parameter ``cluster``; in this class, that is the name of a method.
     random_state : int, RandomState or None, default=None

@@ -102,8 +102,8 @@ def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> i
 
 
 def subtrees_step(bits: int, signed: int, max_visits: int, machines: int) -> StepBytes:
-    """Return the memory in bytes of searches below propositions: for all blocks, the bits and the rows with multipliers; candidates; and
-    violators.
+    """Return the memory in bytes of the searches below some propositions: the bits of all blocks, the rows with multipliers of all blocks,
+    the candidates, and the violators.
     """
     return StepBytes(bits + signed + subtree_bytes(max_visits, machines), 256 * MAX_LENGTH * (MAX_VIOLATORS + 1))
 

@@ -57,7 +57,7 @@ class Rules:
 
 
 def _rules_hold(words: Words, n: int, rules: Rules) -> Words:
-    """Return, as bits ``(r, words)``, which of n rows satisfy each rule; ``words`` says where the propositions hold."""
+    """Return which of n rows satisfy each rule, as packed bits ``(r, n_words)``; ``words`` holds the packed bits of the propositions."""
     return pack_conjunctions([list(item) for item in rules.items], words, n)
 
 

@@ -79,7 +79,7 @@ class RuleEnsembleClassifier(TransformerMixin, KernelEstimator, TaskClassifier):
     tol : float > 0, default=0.001
         Stopping tolerance: duality gap relative to the objective, for the problem of the active set and for the fit.
     max_rounds : int >= 1, default=50
-        Largest number of searches among the rules outside the active set; a warning reports if a limit ends the fit.
+        Largest number of searches among the rules outside the active set; a warning is issued if the fit ends at a limit.
     max_rules : int >= 1, default=1000
         Largest number of conjunctions in the active set.
     max_visits : int >= 1, default=2000000

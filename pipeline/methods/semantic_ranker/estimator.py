@@ -79,7 +79,7 @@ class SemanticKernelRanker(SpectralEstimator):
     tol : float > 0, default=1e-05
         Stopping tolerance of the kernel: relative duality gap.
     max_iter : int >= 1, default=300
-        Largest number of eigendecompositions; a warning reports if it ends the fit.
+        Largest number of eigendecompositions; a warning is issued if the fit ends at this limit.
     walk_tol : float >= 1e-14 and < 1, default=1e-10
         Stopping tolerance of the random walk: l1 norm of the change of the scores.
     cluster : str or None, default=None
@@ -325,8 +325,8 @@ class VisualRank(Estimator):
     tol : float >= 1e-14 and < 1, default=1e-10
         Stopping tolerance of the power iteration: l1 norm of the change of the scores.
     max_iter : int >= 1 or None, default=None
-        Largest number of matrix products; a warning reports if it ends the fit. Default: as many as ``tol`` can require, so that the
-        iteration always converges.
+        Largest number of matrix products; a warning is issued if the fit ends at this limit. Default: as many as ``tol`` can require, so
+        that the iteration always converges.
     cluster : str or None, default=None
         Where passes over a store run, if the store does not fit in the memory of this process. Passes over an array are not distributed.
     random_state : int, RandomState or None, default=None

@@ -20,7 +20,9 @@ from .problem import SubspaceProblem, SubspaceState
 
 
 class FactoredProblem(SubspaceProblem):
-    """Base class of both searches: computes the factors of the kernels, and from matrices ``Q_j`` the SVMs, bounds and parts W."""
+    """Base class of both searches. It computes the factors of the kernels. For given matrices ``Q_j``, it solves the SVMs, and computes
+    their bounds and the task weights ``W_j`` in the feature space of every kernel.
+    """
 
     _factors: list[np.ndarray] | None = None
 

@@ -66,7 +66,7 @@ class SharedSubspaceMKLClassifier(_SharedSubspace, TaskClassifier):
     tol : float > 0, default=0.001
         Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=200
-        Largest number of times the joint SVM of all tasks is solved; a warning reports if it ends the fit.
+        Largest number of times the joint SVM of all tasks is solved; a warning is issued if the fit ends at this limit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
         Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
         their size.
@@ -211,7 +211,7 @@ class SharedSubspaceMKLRegressor(_SharedSubspace, TaskRegressor):
     tol : float > 0, default=0.001
         Stopping tolerance: gap between primal and dual value, relative to the primal value.
     max_iter : int >= 1, default=200
-        Largest number of times the joint SVM of all tasks is solved; a warning reports if it ends the fit.
+        Largest number of times the joint SVM of all tasks is solved; a warning is issued if the fit ends at this limit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
         Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
         their size.

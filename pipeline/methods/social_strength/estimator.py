@@ -67,7 +67,7 @@ class SocialStrengthRanker(KernelEstimator):
     tol : float > 0, default=1e-06
         Stopping tolerance: duality gap relative to the objective. A Newton step that would increase the objective is halved.
     max_iter : int >= 1, default=100
-        Largest number of Newton steps; a warning reports if it ends the fit.
+        Largest number of Newton steps; a warning is issued if the fit ends at this limit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
         Where the matrices of the views are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"``
         decides by their size.
@@ -325,8 +325,8 @@ class SocialStrengthRanker(KernelEstimator):
             ``(n_users,)`` numbers, or ``(n_users, m)`` for m sets of labels; NaN where unknown. With labels 0 and 1, a result above 0.5
             predicts 1.
         tol, max_iter
-            Stopping tolerance (certified error of the values), and largest number of steps; a warning reports if it ends the computation.
-            Both are ignored by a model that keeps its matrices, because its linear system is factorised.
+            Stopping tolerance (certified error of the values), and largest number of steps; a warning is issued if the computation ends at
+            this limit. A model that keeps its matrices ignores both, because its linear system is factorised.
         """
         n = self._n_users()
         values = np.asarray(in_memory(labels, "labels"), np.float64)

@@ -39,8 +39,8 @@ class TriClassSVC(KernelEstimator, Classifier):
         + \frac{C_U}{C} \sum_{i \in U} \min\{\max(0, 1 - |f_i|), \max(0, |f_i| - \varepsilon)\}.
 
     The loss of an unlabelled row is the smaller of two losses: the hinge loss of its predicted class, and the loss of an irrelevant row.
-    The two classes are coded -1 and +1, rows of neither 0. J is not convex: a sequence of convex problems decreases it, from several
-    starts, and the best result is kept. A warning reports unlabelled rows that do not help (``validation``).
+    The two classes are coded -1 and +1; rows of neither class are coded 0. J is not convex: a sequence of convex problems decreases J, from
+    several starts, and the best result is kept. A warning reports unlabelled rows that do not help (``validation``).
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ class TriClassSVC(KernelEstimator, Classifier):
         ``"dc"``: the concave part of the exact difference of convex functions is linearised. ``"cccp"``: Algorithm 3 of the thesis, with
         relaxed indicators.
     start : {"best", "usvm", "svm3", "s3vm", "random"}, default='best'
-        Initial assignment of the unlabelled rows: ``"svm3"``, from the model of the labelled rows; ``"usvm"``, from the model in which all
-        of them are irrelevant; ``"s3vm"``, all relevant; ``"random"``. ``"best"`` tries all of these and keeps the smallest objective. The
-        model with the smallest objective is not always the most accurate: with many unlabelled rows and a large ``C_unlabelled``, nearly
-        all unlabelled rows may become irrelevant. ``validation`` detects this.
+        Initial assignment of the unlabelled rows: ``"svm3"``, from the model of the labelled rows alone; ``"usvm"``, from the model in
+        which all unlabelled rows are irrelevant; ``"s3vm"``, all relevant; ``"random"``. ``"best"`` tries all of these and keeps the
+        smallest objective. The model with the smallest objective is not always the most accurate: with many unlabelled rows and a large
+        ``C_unlabelled``, nearly all unlabelled rows may become irrelevant. ``validation`` detects this.
     balance : {"labels"} or float or None, default=None
         Required mean decision value of the unlabelled rows: a number, or ``"labels"`` for the mean of the labels (-1, +1).
     all_relevant : bool, default=False
@@ -81,9 +81,10 @@ class TriClassSVC(KernelEstimator, Classifier):
         Number of random starts.
     validation : {"auto"} or int >= 0, default='auto'
         Number of folds of a cross-validation on the labelled rows; 0: none. It compares the model with the two SVMs that provide the starts
-        svm3 and usvm and learn little or nothing from the unlabelled rows. A warning reports if one of these SVMs classifies more held-out
-        rows correctly, by more than the standard error of the difference. ``"auto"``: 3 folds of the best start alone, about as much work
-        as the fit, if there are unlabelled rows, no test share, 3 rows of each class, and at most 5,000 rows in all.
+        svm3 and usvm and learn little or nothing from the unlabelled rows. A warning is issued if one of these SVMs classifies more
+        held-out rows correctly, by more than the standard error of the difference. ``"auto"``: 3 folds if there are unlabelled rows, no
+        rows are set aside for a test, each class has at least 3 rows, and there are at most 5,000 rows in all; otherwise 0. These folds run
+        only the best start, which takes about as much work as the fit.
     irrelevant_label : bool or int or float or str or None, default='auto'
         Label of rows of neither class; there must be two other labels, of any type. ``"auto"``: 0, unless there are only two labels in all.
         Labels -1, 0 and 1 without unlabelled rows are rejected, because -1 may mean unlabelled. ``None``: no row is irrelevant.
@@ -93,11 +94,11 @@ class TriClassSVC(KernelEstimator, Classifier):
         Factors of ``C`` per class.
     tol : float > 0, default=0.0001
         A start ends when no assignment changes, or when the objective J decreases by less than tol (1 + J). If ``tol`` is below a tenth of
-        ``inner_tol``, its last convex problem is also solved until its gap is at most tol (1 + J).
+        ``inner_tol``, the last convex problem of a start is also solved until the gap of this problem is at most tol (1 + J).
     inner_tol : float > 0, default=0.001
         Tolerance of a convex problem, in units of decision values.
     max_iter : int >= 1, default=50
-        Largest number of convex problems per start; a warning reports if it ends the best start.
+        Largest number of convex problems per start; a warning is issued if the best start ends at this limit.
     grams : {"auto", "memory", "recompute"}, default='auto'
         Where the Gram matrix is kept: ``"memory"``, or ``"recompute"`` for nowhere. ``"auto"`` decides by its size.
     probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
@@ -133,7 +134,8 @@ class TriClassSVC(KernelEstimator, Classifier):
     start_objectives_
         Objective J of every start.
     validation_
-        Rows ``{"machine", "accuracy", "deviation", "folds"}`` for SVM, U-SVM and 3C-SVM; empty without validation.
+        Rows ``{"machine", "accuracy", "deviation", "folds"}`` for three models: the SVM on the labelled rows (``"SVM"``), the SVM in which
+        all unlabelled rows are irrelevant (``"U-SVM"``), and this model (``"3C-SVM"``). Empty without validation.
     n_iter_, converged_, stop_reason_, history_
         Number of steps, whether the best start converged, the reason for stopping, and one array per quantity over the steps.
     encoding_ : Pipeline

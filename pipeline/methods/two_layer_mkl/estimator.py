@@ -62,7 +62,7 @@ class TwoLayerMKLClassifier(KernelEstimator, Classifier):
     decrease_tol : float >= 0, default=1e-05
         The fit also ends when two steps in a row lower the objective by less than this fraction of it.
     max_iter : int >= 1, default=200
-        Largest number of steps of the kernel weights, for one set of kernels; a warning reports if it ends the fit.
+        Largest number of steps of the kernel weights, for one set of kernels; a warning is issued if the fit ends at this limit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
         Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
         their size.

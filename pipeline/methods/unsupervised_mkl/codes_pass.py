@@ -77,7 +77,7 @@ class Codes:
 
 
 def residuals_chunk(strip: Points, inner: Products, count: int, *codes: Shared) -> Largest:
-    """Return the largest residuals of every point among the points of a strip."""
+    """Return, for every point, the points of a strip that are most correlated with its residual."""
     return largest_residuals(inner.strip(strip), strip.rows[0], Codes(*map(resolve, codes)).matrix, count)
 
 
@@ -93,12 +93,12 @@ def codes_chunk(points: Points, inner: Products, penalties: Shared, indptr: Shar
 
 @dataclass(frozen=True)
 class MergeLargest:
-    """Combines the results of tasks: keeps the largest residuals of every point."""
+    """Combines the results of tasks: keeps, for every point, the points that are most correlated with its residual."""
 
     count: int
 
     def __call__(self, parts: Sequence[Largest]) -> Largest:
-        """Return the largest residuals over several parts of the points."""
+        """Return, for every point, the points of all parts that are most correlated with its residual."""
         return merge_largest(parts, self.count)
 
 

@@ -69,7 +69,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     tol : float > 0, default=1e-05
         Stopping tolerance: relative decrease of the objective, once no bases change.
     max_iter : int >= 1, default=50
-        Largest number of alternations between bases and weights; a warning reports if it ends the fit.
+        Largest number of alternations between bases and weights; a warning is issued if the fit ends at this limit.
     grams : {"auto", "memory", "store", "recompute"}, default='auto'
         Where Gram matrices are kept: ``"memory"``, ``"store"`` (at ``gram_store``), or ``"recompute"`` for nowhere. ``"auto"`` decides by
         their size.

@@ -89,7 +89,7 @@ class CsvSource(Table):
         return columns[0] if len(cells) > 1 and cells in ([str(k + first) for k in range(len(cells))] for first in (0, 1)) else None
 
     def _follow_encoding(self) -> None:
-        """Read a column as texts if it holds names in the store given as ``like``, and as numbers otherwise."""
+        """Read a column as texts if it holds names in the ``like`` store, and as numbers otherwise."""
         if self._options.guided is None:
             return
         for k, column in enumerate(self._roles.features):

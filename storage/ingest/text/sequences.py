@@ -152,7 +152,7 @@ def _table_keys(options: Options, form: str) -> dict[str, Any]:
 def _refuse_options(options: Options, name: str) -> None:
     for option, plain in (("n_features", None), ("scale", "none"), ("layout", "columns"), ("missing", "refuse")):
         if getattr(options, option) != plain:
-            named = "n_features (or the width of the store given as like)" if option == "n_features" else option
+            named = "n_features (or the number of columns of the 'like' store)" if option == "n_features" else option
             raise SchemaError(f"{named} is {getattr(options, option)!r}, but {name} holds sequences, which have no features")
 
 
