@@ -48,7 +48,13 @@ def _halve_value(value: object) -> object:
     if isinstance(value, list) and len(value) > 1:
         return value[: len(value) // 2]
     if isinstance(value, dict) and len(value) > 1:
-        return dict(list(value.items())[: len(value) // 2])
+        sizes = {key: len(json.dumps(item)) for key, item in value.items()}
+        largest = max(sizes, key=sizes.__getitem__)
+        if 2 * sizes[largest] < sum(sizes.values()):
+            return dict(list(value.items())[: len(value) // 2])
+        # A long list beside a few numbers, such as the points of a curve beside a score: the numbers stay.
+        cut = _halve_value(value[largest])
+        return {key: cut if key == largest else item for key, item in value.items() if key != largest or cut is not None}
     return None
 
 

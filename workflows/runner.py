@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..cluster import share_local_clusters
 from ..storage.errors import plain_json
+from ..storage.places import is_local
 from .checking import ConfigError, Loc, Locator, choose
-from .commands.actions import parse_size
+from .commands.actions import parse_size, require_path
 from .commands.options import ComputeOptions, method_config
 from .console import Emit, ignore_event, version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
-from .schema import ID, FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
+from .schema import ID, FitStep, GramStep, IngestStep, PredictStep, ScoreStep, Step, TuneStep, Workflow
 from .steps import ACTIONS, StepContext, fit_files, gram_kernels, source_mark, source_of, step_values
 
 if TYPE_CHECKING:
@@ -109,10 +110,11 @@ def resolved_params(read: Workflow, step: Step) -> dict[str, Any]:
     return method_config(step.args.method, step_values(read, step)).model_dump(mode="json")
 
 
-def default_run_id(read: Workflow, compute: ComputeOptions) -> str:
+def default_run_id(read: Workflow) -> str:
     """Return ``NAME-HASH``, with a hash of the file, its sources, and the version of gramplane.
 
-    A changed parameter or source gives another run. The cluster is not included, because results do not depend on it.
+    A changed parameter or source gives another run. The cluster is not included, because results do not depend on it; nor are limits on
+    memory, so that a run that needs a larger limit resumes.
     """
     settings = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
     spec = read.spec.model_dump(mode="json", exclude=settings)
@@ -122,7 +124,7 @@ def default_run_id(read: Workflow, compute: ComputeOptions) -> str:
     files = [file for step in read.spec.steps if isinstance(step, FitStep | TuneStep) for file in fit_files(read, step)]
     # A store that another step makes is told by what that step reads; a file that is missing is told by the step.
     sources += [source_mark(file) for file in files if Path(file).is_file()]
-    text = json.dumps([spec, sources, compute.driver_memory, version_text()], sort_keys=True)
+    text = json.dumps([spec, sources, version_text()], sort_keys=True)
     return f"{read.spec.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -167,12 +169,13 @@ def run_workflow(
         return WorkflowOutcome("checked", run_id or "", Path(read.path(read.spec.runs)), {step.id: step.do for step in steps})
     if run_id and not ID.fullmatch(run_id):
         raise ConfigError(f"--run-id {run_id!r}: use letters, digits, dot, dash and underscore only, at most 128")
-    name = run_id or default_run_id(read, compute)
+    name = run_id or default_run_id(read)
     context = StepContext(read, Path(read.path(read.spec.runs)) / name, compute, sink)
+    if only is not None and not dry_run:
+        _need_done(context, steps[0])
+    _refuse_missing_stores(context, steps)
     if dry_run:
         return _plan_steps(context, name, steps)
-    if only is not None:
-        _need_done(context, steps[0])
     states, results, seconds = {}, {}, {}
     with share_local_clusters():
         for step in steps:
@@ -195,6 +198,25 @@ def _need_done(context: StepContext, step: Step) -> None:
         record = StepManifest.read(_record_path(context, need))
         if record is None or record.status != "done":
             raise ConfigError(f"step {step.id!r} needs {need!r}, which is not done in {context.folder}; run the step {need!r} first")
+
+
+def _refuse_missing_stores(context: StepContext, steps: list[Step]) -> None:
+    """Check that rows to predict or score exist, unless another step makes them: a fit may take hours before a prediction misses them.
+
+    Raises ConfigError with the path and the step.
+    """
+    made = {context.store(step) for step in context.read.spec.steps if isinstance(step, IngestStep)}
+    for step in steps:
+        if isinstance(step, PredictStep | ScoreStep) and (store := context.store(step)) not in made and is_local(store):
+            try:
+                require_path(store, "store")
+            except ConfigError as error:
+                error.add_note(_place_of(context, step))
+                raise
+
+
+def _place_of(context: StepContext, step: Step) -> str:
+    return f"step {step.id} of {context.read.document.path}"
 
 
 def _requested_manifest(context: StepContext, step: Step) -> StepManifest:
@@ -222,7 +244,7 @@ def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
                 return "already-done", read_step_json(record.with_suffix(_FIGURES)) or {}
             return "done", _run_action(context, step, requested, record)
     except Exception as error:
-        error.add_note(f"step {step.id} of {context.read.document.path}")
+        error.add_note(_place_of(context, step))
         raise
 
 

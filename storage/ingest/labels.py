@@ -152,7 +152,7 @@ class Tasks(Distinct):
     def _meet(self, word: str, row: int, fault: Fault) -> None:
         number = as_number(word)
         if self.are_numbers and number is None and word.strip():
-            raise fault(f"task {word!r} is not a number, but the tasks of the 'like' store (--like) are numbers", row)
+            raise fault(f"task {word!r} is not a number, but the tasks of the training store are numbers", row)
         if "odd" not in self.doubts and number is not None and not number.is_integer():
             self.doubts["odd"] = fault(f"task {word} is not an integer", row)
         super()._meet(word, row, fault)

@@ -85,7 +85,7 @@ def _check_filling(source: Source, options: Options) -> None:
     is_plain = all(column.kind != "nominal" for column in encoding.sources)
     if not is_plain or getattr(source, "n_cols", None) != len(encoding.sources):
         what = f"{len(encoding.sources)} columns{'' if is_plain else ', some nominal'}"
-        raise SchemaError(f"{source.name} is no table, but the 'like' store (--like) has {what}; give a table with the same columns")
+        raise SchemaError(f"{source.name} is no table, but the training store has {what}; give a table with the same columns")
 
 
 def _open_reader(source: UserData, options: Options) -> Source:

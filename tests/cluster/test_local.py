@@ -361,7 +361,7 @@ def test_workers_must_agree_with_the_driver(pair):
     client = pair._link.client
     with executor_for_client(client, preflight=digest) as executor:
         assert executor.kind == "client"
-    with pytest.raises(PreflightFailed, match=r"worker tls://\S+ found \d+, the driver \d+"):
+    with pytest.raises(PreflightFailed, match=r"worker tls://\S+ found \d+, the driver found \d+"):
         executor_for_client(client, preflight=different_digest)
     with pytest.raises(PreflightFailed, match=r"worker tls://\S+ failed the check.*cache:3"):
         executor_for_client(client, preflight=partial(fail_elsewhere, os.getpid()))

@@ -245,17 +245,21 @@ def test_a_mismatch_names_the_loss_and_the_solver():
     Z, one = np.ones((2, 1)), np.ones(2)
     with pytest.raises(
         ValueError,
-        match=r"loss='hinge': .*; the sub-problem of the Feature Generating Machine needs its residual and bound",
+        match=r"loss='hinge': .*; the sub-problem of the Feature Generating Machine needs a loss with residual and bound",
     ):
         rows_for(Z, one, one, "hinge")
-    with pytest.raises(ValueError, match="loss='squared_hinge': must be one of hinge, logistic, squared; a stream needs its steepness"):
+    with pytest.raises(
+        ValueError, match="loss='squared_hinge': must be one of hinge, logistic, squared; a stream needs a loss with steepness"
+    ):
         StreamLearner(single_features(1), 1.0, loss="squared_hinge", gamma=1.0)
     rounds = Rounds(task_penalty("amtfs", 1, 0.0), 1.0, 1.0, "squared_hinge")
     none = RoundRows(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; the selector needs its steepness"):
+    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; the selector needs a loss with steepness"):
         run_rounds(TaskStream.empty(1, 1), none, np.zeros(0, np.int64), rounds, OpenRound.none())
     problem = RowProblem(TaskRows(Z, np.array([0, 2])), one, one, sum_loss("squared_hinge"), single_features(1), 1.0, False)
-    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; the group lasso on rows needs its values and slopes and bends"):
+    with pytest.raises(
+        ValueError, match=r"loss='squared_hinge': .*; the group lasso on rows needs a loss with values and slopes and bends"
+    ):
         solve_rows(problem)
-    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; a group lasso needs its"):
+    with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; a group lasso needs a loss with"):
         mean_loss("squared_hinge")

@@ -198,7 +198,7 @@ def test_rows_of_a_group_are_held_out_together(tmp_path, method, params):
         max(row["accuracy"] for row in cross_validate(method, params, data=store, folds=3, group_column=column)) for column in (None, "id")
     )
     assert seen > 0.85 and apart < 0.75
-    with pytest.raises(DataError, match=r"group column 'who' neither names the rows of the store nor is one of its features"):
+    with pytest.raises(DataError, match=r"group column 'who' is neither the id column nor a feature of the store"):
         tune(method, {"C": [1.0]} if "lasso" not in method else {"lam": [0.1]}, data=store, run=tmp_path / "r", group_column="who")
     with pytest.raises(ValueError, match=r"groups: 24 distinct groups are too few for 25 folds"):
         tune(method, {"C": [1.0]} if "lasso" not in method else {"lam": [0.1]}, data=store, run=tmp_path / "r", folds=25, group_column="id")

@@ -328,6 +328,14 @@ def test_the_json_line_is_cut_to_four_kilobytes_and_says_so():
     assert len(json.dumps(found)) <= 4096
 
 
+def test_a_cut_json_line_keeps_the_numbers_beside_a_long_list():
+    curve = [[k / 997, k / 991] for k in range(900)]
+    score = {"accuracy": 0.9, "roc": curve, "majority": 0.6}
+    found = json.loads(console.one_line({"status": "done", "results": {"model": {"rounds": 3}, "score": score, "report": {"page": "r"}}}))
+    assert found["truncated"] and found["results"]["model"] == {"rounds": 3} and found["results"]["report"] == {"page": "r"}
+    assert (found["results"]["score"]["accuracy"], found["results"]["score"]["majority"]) == (0.9, 0.6)
+
+
 def test_the_json_line_is_strict_json():
     import numpy as np
 

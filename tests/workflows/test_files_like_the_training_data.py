@@ -76,10 +76,10 @@ def test_a_file_is_read_as_the_training_data_were(tmp_path, case):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"zero_based": "yes"}, r"zero_based is 'yes', but .*s \(like\) has 'no'"),
-        ({"qid": "refuse"}, r"qid is 'refuse', but .*s \(like\) has 'ignore'"),
-        ({"n_features": 9}, r"n_features is 9, but .*s \(like\) has 6"),
-        ({"task": "regression"}, r"task is 'regression', but .*s \(like\) has 'classification'"),
+        ({"zero_based": "yes"}, r"zero_based is 'yes', but .*s \(like\) was made with 'no'"),
+        ({"qid": "refuse"}, r"qid is 'refuse', but .*s \(like\) was made with 'ignore'"),
+        ({"n_features": 9}, r"n_features is 9, but .*s \(like\) was made with 6"),
+        ({"task": "regression"}, r"task is 'regression', but .*s \(like\) was made with 'classification'"),
     ],
 )
 def test_an_option_that_says_otherwise_is_refused(tmp_path, given, told):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -374,16 +373,16 @@ def test_a_dry_run_plans_searches_and_refuses_what_the_steps_would(smoke: Path, 
 
 
 def test_the_run_id_follows_what_results_depend_on(smoke: Path, monkeypatch: pytest.MonkeyPatch):
-    def name(text: str | None = None, **where: Any) -> str:
-        if text is not None:
-            smoke.write_text(text)
-        read = read_workflow(smoke)
-        return default_run_id(read, merge_compute(read, ComputeOptions(**where)))
+    def name(text: str) -> str:
+        smoke.write_text(text)
+        return default_run_id(read_workflow(smoke))
 
     good = smoke.read_text()
-    first = name()
-    assert first.startswith("smoke-") and first == name(cluster="local:2") == name(f"# a comment\n{good}")
-    assert first == name(stall_timeout=9.0) == name(good.replace("steps:", "stall_timeout: 7\nsteps:", 1))
+    first = name(good)
+    assert first.startswith("smoke-") and first == name(f"# a comment\n{good}")
+    assert first == name(good.replace("cluster: ${GRAMPLANE_SMOKE_CLUSTER:-sync}", "cluster: local:2"))
+    for where in ("stall_timeout: 7", "driver_memory: 3GiB", "worker_memory: 3GiB"):
+        assert first == name(good.replace("steps:", f"{where}\nsteps:", 1)), where
     assert first != name(good.replace("B: 2", "B: 3"))
     source = smoke.parent / "smoke.svm"
     source.write_text(source.read_text())
@@ -405,6 +404,14 @@ def test_outcome_of_one_step_holds_its_figures(smoke: Path):
     outcome = run_workflow(read_workflow(smoke), only="data", sink=events.append)
     assert outcome.last["rows"] == 160
     assert [event["status"] for event in events if event["event"] == "step"] == ["started", "done"]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_rows_to_predict_that_are_missing_are_told_before_the_first_step(smoke: Path, dry_run: bool):
+    smoke.write_text(smoke.read_text().replace('{store: "${GRAMPLANE_SMOKE:-smoke}/store", out:', "{store: tonight.csv, out:"))
+    with pytest.raises(ConfigError, match=r"store .*tonight\.csv does not exist") as caught:
+        run_workflow(read_workflow(smoke), dry_run=dry_run)
+    assert caught.value.__notes__ == [f"step predict of {smoke}"] and not (smoke.parent / "smoke").exists()
 
 
 def test_a_url_or_missing_source_is_told(smoke: Path):

@@ -221,7 +221,7 @@ def test_faults_of_an_object_store_have_codes_and_names(s3, tmp_path, capsys, mo
             "bucket of s3://missing/g",
         ),
         ("ingest", "a.svm", "s3://b"): (3, "mine.txt"),
-        ("predict", "run", "near", "s3://b/nowhere/"): (2, "ending"),
+        ("predict", "run", "near", "s3://b/nowhere/"): (2, "extension"),
     }
     for words, (code, text) in wanted.items():
         assert main(list(words)) == code, words

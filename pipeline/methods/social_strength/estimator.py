@@ -359,11 +359,14 @@ class SocialStrengthRanker(KernelEstimator):
 
 def _sparse_views(X: object) -> list[Any]:
     """Return the views as a list if they are sparse, else an empty list. Raises ValueError, with the number of the view, if one is not
-    square, symmetric or finite.
+    square, symmetric or finite, or if only some are sparse.
     """
     given: list[Any] = list(X) if isinstance(X, (list, tuple)) else [X]
-    if not given or not all(map(sp.issparse, given)):
+    is_sparse = [sp.issparse(view) for view in given]
+    if not any(is_sparse):
         return []
+    if not all(is_sparse):
+        raise ValueError(f"view {is_sparse.index(False)} is dense and others are sparse; give all views in one form")
     views: list[Any] = [sp.csc_array(in_memory(view, f"view {q}")) for q, view in enumerate(given)]
     n = views[0].shape[0]
     for q, view in enumerate(views):

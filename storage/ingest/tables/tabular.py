@@ -87,7 +87,7 @@ def _as_before(positions: dict[str, int], options: Options, source: str) -> list
     missing = [name for name in options.guided if name not in positions]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise SchemaError(f"{source} has no column {missing[0]!r}{more}, present in the 'like' store (--like)")
+        raise SchemaError(f"{source} has no column {missing[0]!r}{more}, which the training store has")
     return [positions[name] for name in options.guided]
 
 
@@ -97,7 +97,7 @@ def _left_out(names: Sequence[str], used: set[int], options: Options) -> list[st
     if not new:
         return []
     shown = f"{', '.join(map(repr, new[:3]))}{f' and {len(new) - 3} more' if len(new) > 3 else ''}"
-    return [f"columns that are not in the 'like' store (--like) are left out: {shown}"]
+    return [f"columns that are not in the training store are left out: {shown}"]
 
 
 def _chosen_others(

@@ -119,7 +119,7 @@ def test_default_weight_is_one_over_size_for_trees_only() -> None:
         ([0, 1], None, "2 labels; it needs one for each of the 3 features"),
         ([-1, -1, -1], None, "every label is negative"),
         (np.zeros(3), None, "labels must be one integer per feature"),
-        (np.zeros((3, 1), int), None, "2 dimensions"),
+        (np.zeros((3, 1), int), None, "2-dimensional"),
         ([], None, "empty list"),
         ([[0, 1, 2], []], None, r"groups\[1\] is empty"),
         ([[0, 1], [2, 3]], None, r"groups\[1\] names feature 3; features are 0 to 2"),

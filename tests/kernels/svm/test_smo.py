@@ -450,7 +450,7 @@ def test_matrix_that_is_not_finite_is_refused(value, make):
         (lambda: svc_problem([1, 2], 1.0), "-1 and [+]1"),
         (lambda: svc_problem([1, -1], 1.0, [1.0, np.nan]), "c: must be finite"),
         (lambda: svr_problem([1.0, 2.0], -0.1, 1.0), "epsilon=-0.1"),
-        (lambda: DualProblem(np.ones(2), np.ones(2), np.zeros(2)), "interval"),
+        (lambda: DualProblem(np.ones(2), np.ones(2), np.zeros(2)), "lo <= hi"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.full(2, np.inf)), "finite where ridge"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), 0.0, 3.0), "sum_constraint=3.0"),
         (lambda: DualProblem(np.ones(2), np.zeros(2), np.ones(2), ridge=np.array([1.0, -1.0])), "ridge: must be finite and not negative"),

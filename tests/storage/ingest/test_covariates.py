@@ -160,7 +160,7 @@ def test_a_file_that_was_changed_is_not_read(table, tmp_path):
 
 def test_files_that_are_no_tables_of_numbers_are_named(table, tmp_path):
     (tmp_path / "z.txt").write_text("1\n")
-    with pytest.raises(DataError, match=r"must be one of \.csv"):
+    with pytest.raises(DataError, match=r"must end with one of \.csv"):
         columns_file(str(tmp_path / "z.txt"), 1)
     (tmp_path / "z.csv").write_text("age,sex\n1,f\n2,m\n")
     with pytest.raises(DataError, match=r"z\.csv: column 'sex' holds texts; covariates are numbers, none missing"):

@@ -102,7 +102,7 @@ def test_a_store_to_follow_must_hold_sequences_too(tmp_path):
     ingest((np.eye(2), [0, 1]), tmp_path / "numbers")
     with pytest.raises(SchemaError, match=r"holds sequences; .* holds numbers"):
         ingest((np.eye(2), [0, 1]), tmp_path / "a", like=tmp_path / "texts")
-    with pytest.raises(SchemaError, match=r"like. is 2, but .* holds sequences"):
+    with pytest.raises(SchemaError, match=r"store\) is 2, but .* holds sequences"):
         ingest((TEXTS, [1, -1, -1, 1]), tmp_path / "b", like=tmp_path / "numbers")
 
 

@@ -312,7 +312,7 @@ def test_arrays_are_filled_in_as_well(tmp_path):
     store = ingest((A, [0, 1, 0]), tmp_path / "S", missing="indicator")
     assert store.feature_names() == ["x0", "x1", "x1 is missing", "x2", "x2 is missing"]
     np.testing.assert_allclose(dense(store)[:, [0, 1, 3, 2, 4]], expected, rtol=1e-6)
-    with pytest.raises(SchemaError, match=r"is no table, but the 'like' store \(--like\) has 3 columns; give a table with the same"):
+    with pytest.raises(SchemaError, match=r"is no table, but the training store has 3 columns; give a table with the same"):
         ingest(dense(store), tmp_path / "U", like=store.url)
     np.save(tmp_path / "b.npy", A[:2])
     np.testing.assert_allclose(dense(ingest(tmp_path / "b.npy", tmp_path / "T", like=store.url)), dense(store)[:2], rtol=1e-6)
@@ -351,7 +351,7 @@ def test_test_data_follow_the_training_store_by_name(tmp_path, missing):
     other = test.assign(extra=1.0)[["extra", *test.columns[::-1]]]
     said = []
     made = ingest(as_csv(tmp_path, other), tmp_path / "T", like=store.url, warn=said.append)
-    assert said == ["a.csv: columns that are not in the 'like' store (--like) are left out: 'extra'"]
+    assert said == ["a.csv: columns that are not in the training store are left out: 'extra'"]
     assert made.encoding == store.encoding and made.feature_names() == store.feature_names()
     assert made.ids().tolist() == test["patient"].tolist() and made.meta.labels == store.meta.labels
     both = ingest(pd.concat([train, test]), tmp_path / "U", missing="keep", **OPTIONS)
@@ -391,7 +391,7 @@ def test_task_and_missing_are_inherited(tmp_path):
         ingest(train, tmp_path / "W", like=plain.url)
     assert ingest(train, tmp_path / "W", like=plain.url, missing="keep").meta.n_missing == 1
     for options, why in [
-        ({"missing": "mean"}, "missing is 'mean', but .* has 'median'"),
+        ({"missing": "mean"}, "missing is 'mean', but .* was made with 'median'"),
         ({"drop": ["x"]}, "drop is given, but .* defines the columns; leave drop out"),
         ({"categorical": ["x"]}, "categorical is given"),
     ]:
@@ -402,7 +402,7 @@ def test_task_and_missing_are_inherited(tmp_path):
 def test_columns_that_are_missing_or_of_another_kind_are_refused(tmp_path):
     store = ingest(table(), tmp_path / "S", missing="indicator", **OPTIONS)
     test = table(5, seed=2)
-    with pytest.raises(SchemaError, match=r"has no column 'age' and 1 more, present in the 'like' store \(--like\)"):
+    with pytest.raises(SchemaError, match=r"has no column 'age' and 1 more, which the training store has"):
         ingest(test.drop(columns=["age", "ward"]), tmp_path / "T", like=store.url)
     (tmp_path / "a.csv").write_text(test.to_csv(index=False).replace("p002,", "p002,x"))
     with pytest.raises(DataError, match=r"a\.csv:4:2: column 'age': value 'x.*' is not a finite number"):

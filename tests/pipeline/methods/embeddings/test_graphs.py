@@ -82,7 +82,7 @@ def test_auto_is_the_cost_at_which_a_violation_weighs_as_much_as_the_graph():
         ([[0, 1, 2]], r"graph has shape \(1, 3\)"),
         ([[0, 24]], r"graph: the edge \(0, 24\) names a row outside 0 ... 23"),
         ([[3, 3]], r"graph: the edge \(3, 3\) links a row with itself"),
-        ([[0.5, 1.0]], "graph: edges of type float64"),
+        ([[0.5, 1.0]], "graph: edges have type float64"),
         (ring(20), r"graph has shape \(20, 20\); it must be \(24, 24\)"),
         (sp.eye_array(24), r"graph: the edge \(0, 0\) links a row with itself"),
         (weights((0, 1, 1.0), (2, 3, np.nan)), r"graph: the weight of \(2, 3\) is nan; must be finite and not negative"),

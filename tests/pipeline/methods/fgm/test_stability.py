@@ -103,7 +103,7 @@ def test_products_groups_classes_and_the_best_of_a_grid(form, tmp_path, capsys):
 
 def test_what_has_no_selection_to_measure_is_refused(place, tmp_path, capsys):
     run_method("mkl", {"kernels": ["linear"]}, data=str(place / "data"), run=str(tmp_path / "mkl"))
-    with pytest.raises(ValueError, match="is a run of mkl, but stability can be measured for fgm only"):
+    with pytest.raises(ValueError, match="the stability of mkl cannot be measured, only that of fgm"):
         selection_stability(str(tmp_path / "mkl"))
     with pytest.raises(ValueError, match="n_resamples=0: must be at least 1"):
         selection_stability(str(place / "run"), n_resamples=0)

@@ -118,7 +118,7 @@ def test_from_a_file_of_queries_to_a_report(stored, capsys):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("q1,5\nq1,5\n", "q.csv:2: q1 has row 5 here and in line 1"),
+        ("q1,5\nq1,5\n", "q.csv:2: q1 has row 5 both here and in line 1"),
         ("q1,99\n", "q.csv:1: row 99 is not in the store, whose rows are 0 to 59"),
         ("q1\nq1,2\n", "q.csv:1: 'q1' must be a name, a row, and perhaps a number"),
         ("q1,3,-1\n", "q.csv:1: 'q1 3 -1' must be a name, a row, and perhaps a number that is not negative"),

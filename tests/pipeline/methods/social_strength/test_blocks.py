@@ -221,7 +221,7 @@ def test_a_run_on_sparse_similarities_and_what_its_model_says(users):
     hits = RunView(folder / "run").tables["hits"]
     same = circle[best["candidate"]] == circle[best["user"]]
     assert hits[0]["learnt"] > hits[0]["chance"] and same.mean() > 0.5
-    with pytest.raises(ValueError, match="the views were given as matrices"):
+    with pytest.raises(ValueError, match="the model was fitted on matrices"):
         predict_store(str(folder / "run"), str(folder / "views"), str(folder / "out.csv"))
 
 
@@ -325,10 +325,12 @@ def test_sparse_similarities_that_are_none_are_named(spoil, told):
         SocialStrengthRanker().fit(views, table[:, :2], table[:, 2])
 
 
-def test_sparse_similarities_have_one_size():
+def test_sparse_similarities_have_one_size_and_one_form():
     _, table, _ = community()
     with pytest.raises(ValueError, match=r"view 1 has shape \(3, 3\); all sparse similarities must be \(n_users, n_users\)"):
         SocialStrengthRanker().fit([similarities()[0], sp.eye_array(3)], table[:, :2], table[:, 2])
+    with pytest.raises(ValueError, match="view 1 is dense and others are sparse; give all views in one form"):
+        SocialStrengthRanker().fit([similarities()[0], np.eye(N)], table[:, :2], table[:, 2])
 
 
 def test_a_store_of_similarities_that_are_none_is_refused(tmp_path):

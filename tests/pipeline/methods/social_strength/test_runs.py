@@ -176,7 +176,7 @@ def test_stores_of_users_are_scored_as_new_users(users, tmp_path):
     with pytest.raises(ValueError, match="has 20 features, the model was trained on 28"):
         fitted.model_.decision_values(ingest(X[:5, :20], tmp_path / "narrow"), nowhere)
     raw, pairs, z = problem()
-    with pytest.raises(ValueError, match="views were given as matrices"):
+    with pytest.raises(ValueError, match="fitted on matrices"):
         SocialStrengthRanker().fit(raw, pairs, z).model_.decision_values(new, nowhere)
 
 

@@ -89,7 +89,7 @@ def test_stores_of_two_forms_are_refused(tmp_path):
     X, y, V = draw()
     ingest((X, y), tmp_path / "a")
     ingest(sp.csr_array(V), tmp_path / "b")
-    with pytest.raises(DataError, match=r"b: it holds sparse rows, .*a dense ones; ingest both in one form"):
+    with pytest.raises(DataError, match=r"b: it holds sparse rows, .*a holds dense rows; ingest both in one form"):
         run(tmp_path, tmp_path / "run", {}, dry_run=True)
 
 

@@ -458,7 +458,7 @@ def test_bad_data_is_refused(tmp_path):
         TwoLayerMKLClassifier(["spectrum(k=2)"], infinite=True, scale=None).fit(["ab", "ba", "cc"], [0, 0, 1])
     with pytest.raises(ValueError, match=r"not_a_kernel.*not positive semi-definite"):
         TwoLayerMKLClassifier([not_a_kernel], normalize="none", scale=None).fit(X, y)
-    with pytest.raises(ValueError, match="every kernel is zero"):
+    with pytest.raises(ValueError, match=r"every kernel \(the first is linear trace\) is zero"):
         TwoLayerMKLClassifier(["linear", "poly(degree=2,coef0=0)"], scale=None).fit(np.zeros((len(X), 2)), y)
     with pytest.warns(UserWarning, match="kernels that are the same"):
         TwoLayerMKLClassifier(["linear", "linear"], scale=None).fit(X, y)
