@@ -27,7 +27,7 @@ VECTORS = ("sse", "avx", "fma", "f16c", "neon", "sve", "fp", "vsx", "altivec")
 """Prefixes of processor features that compiled arithmetic may use. Other features, such as encryption, do not change results."""
 
 SHOWN = 3
-"""Number of workers of a group that a message names."""
+"""Largest number of workers of a group that a message names."""
 
 Arithmetic = dict[str, str]
 """The arithmetic of a process, by kind of property; see :func:`arithmetic`."""
@@ -79,7 +79,7 @@ def _blas_libraries() -> list[str]:
 
 
 def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
-    """Return a line with the groups of processes (workers by address) whose arithmetic differs; ``None`` if all agree."""
+    """Return a line that describes the groups of processes (workers by address) that differ in arithmetic; ``None`` if all agree."""
     description = _describe_groups([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
     promise = "the same bits for any number of workers, any layout and any kill"
     mixture = f"processors or their kernels differ ({description})"
@@ -87,7 +87,7 @@ def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> s
 
 
 def describe_change(seen: Sequence[Arithmetic]) -> str | None:
-    """Return a line about a run whose driver changed its arithmetic between resumes; ``None`` if it never did."""
+    """Return a line about a run whose driver's arithmetic changed between resumes; ``None`` if it never changed."""
     description = _describe_groups([("at first" if not k else "then", facts) for k, facts in enumerate(seen)])
     change = f"the run goes on with another processor or other kernels ({description})"
     promise = "the bits of a run that was never stopped"

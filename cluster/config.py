@@ -82,7 +82,7 @@ class ClusterConfig:
 
 
 def driver_bytes(value: str | int | None) -> int:
-    """Return the driver's memory limit in bytes: the given one, or half the memory of the computer or container."""
+    """Return the driver's memory limit in bytes: ``value`` or, by default, half the memory of the computer or container."""
     return default_driver_memory() if value is None else parse_bytes(value)
 
 
@@ -197,8 +197,8 @@ _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _ROOT = Path("/")
 _GROUP_LIMITS = {"memory": ("memory", ("memory.limit_in_bytes",)), "": ("", ("memory.max", "memory.high"))}
-"""Where limits are stored, by the controller in ``/proc/self/cgroup``: a folder below ``/sys/fs/cgroup``, and files. Lines of version 2
-name no controller.
+"""Where control groups store memory limits: by the controller named in ``/proc/self/cgroup``, the folder below ``/sys/fs/cgroup`` and the
+names of the files. Version 2 names no controller.
 """
 
 
@@ -206,7 +206,8 @@ name no controller.
 def machine_memory() -> int:
     """Return the memory of this computer in bytes, or the limit of an enclosing control group if that is smaller.
 
-    Containers, Slurm and systemd limit memory by control groups. The smallest limit of the process's own and all enclosing groups counts.
+    Containers, Slurm and systemd limit memory by control groups. The smallest limit counts, among the process's own group and all enclosing
+    ones.
     """
     return min([psutil.virtual_memory().total, *_control_group_limits()])
 
@@ -240,7 +241,7 @@ def resident_bytes() -> int:
 
 
 def own_bytes(held: Callable[[], int]) -> int:
-    """Return the resident memory of this process minus the ``held()`` bytes of caches."""
+    """Return the resident memory of this process minus ``held()``, the bytes that caches take."""
     # Asked first: the question may load programs, which are the process's own.
     cached = held()
     return max(0, resident_bytes() - cached)

@@ -59,7 +59,8 @@ class MemoryBoundExceeded(ClusterError):
 class TaskFailed(ClusterError):
     """A task raised an exception, which is ``__cause__`` (exit code: that of the cause).
 
-    ``block``: ``repr`` of the task's reference, for programs; not part of the message. ``worker``: where it failed last.
+    ``block``: ``repr`` of the task's reference, for programs; not part of the message. ``worker``: the worker on which the task failed
+    last.
     """
 
     def __init__(self, message: str, block: str = "", attempts: int = 1, worker: str = "") -> None:

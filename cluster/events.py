@@ -63,7 +63,7 @@ def tee(sinks: Iterable[Sink]) -> Sink:
 # Progress of a run: a bar on a terminal or in a notebook, elsewhere a line a round. Commands and estimators share it.
 
 LINES = frozenset({"iteration", "warning", "waiting", "resume", "step", "rows", "grams", "fold", "calibration"})
-"""Events that get a line in a log, unlike plans, phases and checkpoints."""
+"""Events that get a line in a log; plans, phases and checkpoints, for example, get none."""
 
 KEPT = frozenset({"iteration", "warning", "waiting", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
 FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
@@ -114,8 +114,8 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 class Pace:
-    """Estimates the remaining time from the decrease of the gap, or from the largest number of rounds if the gap is unknown or needs
-    longer.
+    """Estimates the remaining time: the time until the gap reaches the tolerance or, if that is longer or the gap is unknown, the time
+    until the largest number of rounds.
     """
 
     def __init__(self) -> None:
@@ -157,8 +157,8 @@ class LineSink:
         self._is_told, self._next, self._next_round, self._waiting = False, time.monotonic() + SECONDS_PER_LINE, -math.inf, ""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Write a line for the first compilation, the progress of a long pass, the first and last round, a round every five seconds, and
-        other events in `LINES`.
+        """Write a line for: the first compilation; the progress of a long pass; the first round and then a round every five seconds; and
+        all other events in `LINES`.
         """
         kind, text = event.get("event"), headline(event)
         self._pace.take(event)
@@ -190,7 +190,7 @@ class LineSink:
 
 
 def with_time(text: str, event: Mapping[str, Any], pace: Pace) -> str:
-    """Return the text of a round, extended by the largest number of rounds and the remaining time."""
+    """Return the text of a round, followed by the largest number of rounds and the remaining time."""
     done = event.get("iteration")
     if not isinstance(done, int) or pace.at_most is None:
         return text

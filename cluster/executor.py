@@ -21,8 +21,8 @@ SECONDS_PER_EVENT = 1.0  # between two events that tell how far a pass is
 class Executor:
     """Runs plans; this base class runs them in this process.
 
-    ``reserved``: memory in bytes that every worker needs for other purposes, such as a cache of blocks. The caller sets it; :meth:`check`
-    takes it into account.
+    ``reserved``: memory in bytes that every worker needs for other purposes, such as a cache of blocks. The caller sets ``reserved``, and
+    :meth:`check` takes it into account.
     """
 
     kind: str = "sync"
@@ -57,7 +57,7 @@ class Executor:
 
     @property
     def task_memory(self) -> int:
-        """Bytes available to one step on the smallest worker."""
+        """Memory in bytes that one step may use on the smallest worker."""
         return max(0, self.worker_memory - self.reserved)
 
     @property
@@ -67,7 +67,7 @@ class Executor:
 
     @property
     def base_memory(self) -> int:
-        """Bytes of an idle worker process, as measured by :meth:`measure`."""
+        """Memory in bytes of an idle worker process, as measured by :meth:`measure`."""
         return self._base
 
     def measure(self, held: Callable[[], int]) -> None:
@@ -75,8 +75,8 @@ class Executor:
         self._base = own_bytes(held)
 
     def planned_peak(self, step: int) -> int:
-        """Return the peak bytes of a worker process for steps of up to ``step`` bytes: idle memory, reserved memory, and one step per
-        thread.
+        """Return the peak memory in bytes of a worker process: idle memory, reserved memory, and for each thread one step of ``step``
+        bytes.
         """
         return self.base_memory + self.reserved + self.threads * step
 
@@ -133,7 +133,7 @@ class Executor:
             raise failure.as_task_failed(plan.program.name) from failure.__cause__
 
     def _tasks_told(self, plan: Plan[Any]) -> Callable[[], None]:
-        """Return a function that counts finished steps of the plan and regularly emits their number."""
+        """Return a function to call after every step of the plan; it counts the calls and regularly emits their number."""
         done, at = 0, time.monotonic() + SECONDS_PER_EVENT
 
         def count() -> None:

@@ -22,9 +22,9 @@ _SHARED: ContextVar[tuple[dict[ClusterConfig, Client], contextlib.ExitStack] | N
 
 @contextlib.contextmanager
 def share_local_clusters() -> Generator[None]:
-    """Share local worker processes between all executors opened inside the ``with`` block, if their settings are equal.
+    """Let executors opened inside the ``with`` block share local worker processes if their settings are equal.
 
-    Processes take seconds to start; they end with the block.
+    Starting processes takes seconds; the shared processes end with the block.
     """
     with contextlib.ExitStack() as stack:
         token = _SHARED.set(({}, stack))

@@ -31,8 +31,9 @@ class BlockProgram(Generic[R]):
     applied to the last ``R`` on the driver.
 
     ``task_bytes(ref)`` bounds the memory of one chunk step, and ``result_bytes`` the memory of one ``R``. ``combine_bytes`` bounds the
-    memory of one combine step; set it if the bound is less than fan-in + 1 results, as for programs that concatenate. ``patient``: a chunk
-    step may take any time, such as a whole solve; otherwise a run without a finished task is aborted after ``stall_timeout``.
+    memory of one combine step; set it if the bound is less than the default, the memory of fan-in + 1 results (as for programs that
+    concatenate). ``patient``: a chunk step (such as a whole solve) may take any time; otherwise a run in which no task finishes for
+    ``stall_timeout`` seconds is aborted.
     """
 
     name: str
@@ -46,7 +47,8 @@ class BlockProgram(Generic[R]):
 
 
 def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
-    """Return the levels of the combine tree: per level, the ranges ``(lo, hi)`` of items of the level below that become one item.
+    """Return the levels of the combine tree: each level lists the ranges ``(lo, hi)`` of items of the level below, each of which becomes
+    one item.
 
     A range of one item is passed on unchanged. The tree, and therefore the bits of a sum, depends on the number of tasks alone.
 
@@ -89,12 +91,14 @@ class Plan(Generic[R]):
 
     @cached_property
     def task_weights(self) -> tuple[int, ...]:
-        """Bytes of each chunk step."""
+        """Memory in bytes of each chunk step."""
         return tuple(int(self.program.task_bytes(ref)) for ref in self.refs)
 
     @cached_property
     def memory_bound(self) -> int:
-        """Upper bound on the bytes of any step: the largest chunk step, or a combine step with its inputs and its output."""
+        """Upper bound on the memory in bytes of any step: of the largest chunk step, and of a combine step with its inputs and its
+        output.
+        """
         fan_in = min(self.split_every, self.n_tasks)
         merging = self.program.combine_bytes or (fan_in + 1) * self.program.result_bytes if fan_in > 1 else 0
         return max(max(self.task_weights), merging)
@@ -109,7 +113,9 @@ class Plan(Generic[R]):
 
 
 def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: object, split_every: int = 8) -> Plan[R]:
-    """Return the plan of a program over references (blocks, or tuples of blocks), with further arguments of every chunk step."""
+    """Return the plan of a program over references (blocks, or tuples of blocks); ``broadcast`` are further arguments of every chunk
+    step.
+    """
     if not refs:
         raise ValueError(f"plan of '{program.name}': refs is empty, at least one block is needed")
     if split_every < 2:
@@ -122,7 +128,7 @@ _PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENA
 
 
 class TaskReport(NamedTuple):
-    """Cost of the chunk step of one reference, over all attempts. ``peak`` (bytes) and ``arithmetic`` are those of the worker's process."""
+    """Cost of the chunk step of one reference, over all attempts. ``peak`` (bytes) and ``arithmetic`` describe the whole worker process."""
 
     ordinal: int
     worker: str
@@ -159,7 +165,9 @@ class Step:
 
 
 def is_transient(error: Exception) -> bool:
-    """Return whether a retry may help: for storage and network errors, but not for missing files, missing rights or a full disk."""
+    """Return whether a retry may help. It may help for storage and network errors, but not for missing files, missing rights or a full
+    disk.
+    """
     return isinstance(error, OSError) and not isinstance(error, _PERMANENT) and error.errno not in _PERMANENT_CODES
 
 
@@ -189,7 +197,7 @@ def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
 
 
 def fold_plan(plan: Plan[Any], limits: Limits, count: Callable[[], object] = tuple) -> Done:
-    """Run a plan in this process: depth first, in tree order, with at most ``split_every`` parts held per level.
+    """Run a plan in this process: depth first, in tree order, with at most ``split_every`` partial results in memory per level.
 
     ``count`` is called after every task.
     """

@@ -1,4 +1,4 @@
-"""Encryption: certificate files, where they are looked up, and which connections stay on this computer."""
+"""Encryption: certificate files and the settings that name them, and the check which connections stay on this computer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _complete_files(found: Mapping[str, str | None], source: str) -> TLSFiles | 
 
 
 def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
-    """Return the TLS files to use: the given ones, or those of the environment, or those of Dask's configuration, or ``None``."""
+    """Return the TLS files to use: ``given``, or else those of the environment, or else those of Dask's configuration, or else ``None``."""
     if given is not None:
         return given.check()
     files = _complete_files({name: os.environ.get(variable) for name, variable in VARIABLES.items()}, "the environment")
@@ -61,7 +61,9 @@ def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
 
 
 def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
-    """Return the security settings for ``address``: for ``tls://`` the certificates, which must be given; for ``tcp://`` none."""
+    """Return the security settings for ``address``: for ``tls://`` those with the certificates ``tls``, which are required; for ``tcp://``
+    none.
+    """
     if not address.startswith("tls://"):
         return None
     files = find_tls(tls)

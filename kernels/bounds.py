@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 ROUNDING, SINGLE_ROUNDING = 1e-9, 2e-6
-"""Largest fraction of the larger bound by which the bounds may cross, in double precision and for matrices stored in single precision.
-Single precision rounds each entry by 6e-8, which makes bounds cross by up to 1.5e-7.
+"""Largest amount, as a fraction of the larger bound, by which a lower bound may exceed an upper bound: in double precision, and for
+matrices stored in single precision. Single precision rounds each entry by 6e-8, which makes bounds cross by up to 1.5e-7.
 """
 
 _crossings: ContextVar[tuple[list[tuple[float, float]], float] | None] = ContextVar("crossings", default=None)
 
 
 def sound_gap(gap: float, upper: float) -> float:
-    """Return ``gap``, an upper bound minus a lower one, or 0 if it is negative. :func:`watch_bounds` records gaps that are negative by more
-    than rounding.
+    """Return ``gap``, the difference between an upper and a lower bound, or 0 if it is negative. :func:`watch_bounds` records gaps that are
+    negative by more than rounding.
     """
     if not gap < 0.0:
         return gap
@@ -32,7 +32,7 @@ def sound_gap(gap: float, upper: float) -> float:
 
 @contextmanager
 def watch_bounds(rounding: float) -> Generator[list[tuple[float, float]]]:
-    """Collect the contradictions found inside the ``with`` block: a list of pairs (upper bound, lower bound) that cross."""
+    """Collect the contradictions found inside the ``with`` block: pairs (upper bound, lower bound) with the lower bound above the upper."""
     found = list[tuple[float, float]]()
     token = _crossings.set((found, rounding))
     try:

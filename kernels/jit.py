@@ -57,9 +57,9 @@ def compiled(function: F | None = None, *, reassociate: bool = False, inline: bo
 
     ``inline`` pastes the body into compiled callers, which saves a call in an inner loop.
 
-    ``deferred`` is for functions with little work, which take longer to compile than to run. Python runs them, with bit-identical results,
-    until they have taken PATIENCE_SECONDS, unless compiled code is on disk. They may use only float64 and integers, and no NumPy sums or
-    products.
+    ``deferred`` is for functions with little work, which take longer to compile than to run. Python runs them, with bit-identical
+    results, until they have taken PATIENCE_SECONDS, unless compiled code is on disk. Deferred functions may use only float64 and
+    integers, and no NumPy sums or products.
     """
     # Without the second entry point, for callers in C, which nobody needs: a tenth of the time to compile.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -78,7 +78,8 @@ def compiled(function: F | None = None, *, reassociate: bool = False, inline: bo
 
 
 def cache_if_possible(decorate: Callable[[bool], Callable[..., Any]], function: F) -> F:
-    """Compile a function with numba's cache if the cache can be written. A full or read-only cache only costs time.
+    """Compile a function with numba's cache if the cache can be written. A full or read-only cache is no error; it only costs compile
+    time.
 
     ``decorate`` returns the decorator; its argument says whether to use the cache.
     """
@@ -188,7 +189,9 @@ class _NotOnDisk(Exception):
 
 
 class _Deferral:
-    """Decides whether Python or compiled code runs a deferred function, for argument types for which it is not compiled."""
+    """Decides how to run a deferred function for argument types for which it is not compiled: in Python, or by loading or compiling
+    code.
+    """
 
     _here = threading.local()
     is_patient = True
@@ -256,8 +259,8 @@ class _Pipeline(compiler.Compiler):
 
 
 def _drop_entries_of_parts() -> bool:
-    """Compile parts of our functions, including numba's own, without entry points for Python and C. Return whether this version of numba
-    can be changed in this way.
+    """Compile the parts of our functions, including parts from numba, without entry points for Python and C. Return whether this version
+    of numba can be changed in this way.
 
     Sets of options are first compared by the values that were set explicitly. numba compares options very often, and its own comparison
     takes long.
@@ -339,10 +342,10 @@ prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
 class one_thread(ContextDecorator):
     """Limit BLAS to one thread inside a ``with`` block or a decorated function; re-entrant.
 
-    The first entry takes some tens of microseconds; entering again in the same thread takes about one. Most BLAS libraries have one limit
-    per process, so all threads that run such a block or function share the limit, and the last of them to leave restores the previous one.
-    Two BLAS threads on two loaded cores made the Newton steps 5 to 14 times slower, and results then depended on the computer in their last
-    bits.
+    The first entry takes some tens of microseconds; entering again in the same thread takes about one microsecond. Most BLAS
+    libraries have one limit per process, so all threads that run such a block or function share the limit, and the last of them to
+    leave restores the previous one. Two BLAS threads on two loaded cores made the Newton steps 5 to 14 times slower, and results then
+    depended on the computer in their last bits.
     """
 
     __slots__ = ()

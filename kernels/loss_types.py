@@ -32,8 +32,8 @@ class SumLoss(Loss):
     of_labels: ClassVar[bool]  # whether y are labels
     max_curvature: Any  # largest second derivative of one row's loss in its decision value, per unit of cost
     first_bias_step: ClassVar[float]
-    """Largest first Newton step for an intercept, because flat tails make the full step overshoot. Infinite if the step cannot leave the
-    range of the data.
+    """Largest length of the first Newton step for an intercept. Without this limit, flat tails of the loss make the full step overshoot.
+    Infinite if the step cannot leave the range of the data.
     """
 
     def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:

@@ -1,4 +1,4 @@
-"""Loss functions, as classes for arrays and as numbers for compiled loops; all formulas of losses are in this module.
+"""Loss functions. Each is a class for arrays and a number for compiled loops; all formulas of losses are in this module.
 
 With labels y = +-1 or targets y, decision values f, margins m = y f, costs C_i >= 0 and dual variables s (the negative slope in f):
 
@@ -325,7 +325,7 @@ class Squared(TargetLoss, RowLoss):
         return y * s - 0.5 * s * s
 
     def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
-        """Return the dual value of the residuals at their best scaling, which may exceed 1."""
+        """Return the dual value of the residuals at their best scaling; the factor may exceed 1."""
         return best_dual(float(cost @ (s * s)), float(cost @ (y * s)), lam / reach if reach > 0.0 else np.inf)
 
 
@@ -417,5 +417,7 @@ def sum_loss(name: str, **widths: float) -> SumLoss:
 
 
 def mean_loss(name: str) -> RowLoss:
-    """Return the loss called ``name`` for means over rows, as linear models use them. Raises ValueError for any other name."""
+    """Return the loss called ``name`` for means over rows, as linear models use them. Raises ValueError if there is no such loss, or if
+    it lacks what linear models need.
+    """
     return named_loss(name, "a group lasso", "values", "slopes", "utilities")

@@ -90,7 +90,7 @@ class MethodInfo:
 
     @property
     def has_stability(self) -> bool:
-        """Whether the stability of the method's selection can be measured, for which its package has a module ``stability``."""
+        """Whether the stability of the method's selection can be measured. If so, the method's package has a module ``stability``."""
         return find_spec(f"{self.package}.stability") is not None
 
     @cached_property

@@ -23,7 +23,7 @@ class BlockCache:
     """Cache of blocks, limited to ``limit`` bytes. Blocks are shared and must not be modified.
 
     Passes read all blocks in turn. If the least recently used block were always evicted, a cache slightly smaller than the data would never
-    hit. A block therefore replaces older blocks only if it was last used more recently than they were. If the blocks of a cycle do not all
+    hit. A block therefore replaces older blocks only if its previous use is more recent than theirs. If the blocks of a cycle do not all
     fit, as many as fit stay in the cache; blocks that are no longer read are evicted.
     """
 
@@ -37,7 +37,7 @@ class BlockCache:
         self._lock = threading.Lock()
 
     def load(self, ref: _Loadable) -> Matrix:
-        """Return the block, from memory if it is cached. References to blocks in memory are not cached."""
+        """Return the block, from the cache if it is there. A reference to a block that is in memory anyway is not cached."""
         if hasattr(ref, "source"):
             return ref.load()
         with self._lock:
@@ -53,7 +53,7 @@ class BlockCache:
         return block
 
     def held(self, ref: _Loadable) -> Matrix:
-        """Return the block if it is in memory, else None, without reading."""
+        """Return the block if it is in the cache, else None; nothing is read."""
         with self._lock:
             return self._blocks.get(ref)
 

@@ -29,8 +29,8 @@ def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockSto
     """Return the block store at a path or behind an object; with ``digest``, the version with this digest. Only the store's description is
     read.
 
-    Raises DataError if the store has missing values and ``reader`` names a consumer that does not accept them; DigestMismatch if the
-    version with the digest no longer exists.
+    Raises DataError if ``reader`` is given (the name of a method that accepts no missing values) and the store has missing values;
+    DigestMismatch if the version with the digest no longer exists.
     """
     store = X if isinstance(X, BlockStore) else BlockStore.open(X, digest)
     if reader and store.meta.n_missing:
@@ -105,8 +105,8 @@ def _is_sound(estimator: Any, rows: UserData, y: UserData, checks: Mapping[str, 
 
     This holds for a plain array or compressed matrix of finite numbers and a target of plain numbers. Without ``reset``, the array must
     have as many columns as the fitted estimator has features, and the estimator must have no feature names. The shortcut matters because
-    ``validate_data`` takes several times as long as the decision value of a linear model on one row. With ``reset`` the attributes that
-    validation would set are set.
+    ``validate_data`` takes several times as long as the decision value of a linear model on one row. With ``reset``, this function sets the
+    attributes that validation would set.
     """
     is_sparse = sp.issparse(rows) and rows.format in (checks.get("accept_sparse") or ()) and rows.indices.dtype == np.int32
     if not is_sparse and type(rows) is not np.ndarray:
@@ -131,7 +131,7 @@ def as_grams(X: UserData, name: str = "X", estimator: Any = None, *, reset: bool
     """Return kernel matrices: a Gram store, arrays (k, rows, columns) or a list of them, or one matrix, validated by scikit-learn for an
     estimator.
 
-    Raises ValueError if scikit-learn rejects them or if, at a fit (``reset``), row and column names are in different orders.
+    Raises ValueError if scikit-learn rejects the matrices; at a fit (``reset``), also if row and column names are in different orders.
     """
     if isinstance(X, GramStore | str | os.PathLike):
         return X if isinstance(X, GramStore) else GramStore.open(X)
@@ -203,8 +203,8 @@ def unmasked(X: np.ma.MaskedArray, name: str = "X") -> npt.NDArray[Any]:
 
 
 def first_fault(X: UserData, allow_nan: bool = False) -> str:
-    """Return the position of the first number that is not finite, row by row, as text. The text is empty if all numbers are finite or ``X``
-    holds no numbers.
+    """Return, as text, the position of the first number that is not finite, searching row by row. The text is empty if all numbers are
+    finite or ``X`` holds no numbers.
     """
     faulty = np.isinf if allow_nan else lambda values: ~np.isfinite(values)
     if sp.issparse(X):
@@ -255,8 +255,8 @@ def column_numbers(given: UserData, n: int, name: str) -> list[Any]:
 def feature_groups(given: Any, names: Sequence[Any] | None, columns: Sequence[Any] | None, n: int) -> UserData:
     """Return the group labels of ``n`` features, in feature order.
 
-    ``given`` is a group size (consecutive groups), or a Series of labels indexed by the names of the features, or of the ``columns`` from
-    which the features are made. Raises ValueError if the size does not divide the number of features, or the Series lacks a name.
+    ``given`` is the size of consecutive groups, or a Series of labels; its index holds the names of the features, or of the ``columns``
+    from which the features are made. Raises ValueError if the size does not divide the number of features, or the Series lacks a name.
     """
     if given is None:
         return None

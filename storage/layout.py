@@ -19,7 +19,7 @@ STRIPE_ENTRIES = 1 << 20
 """Default largest number of entries in one stripe."""
 
 MEMORY_STRIPE_BYTES = 64 << 20
-"""Stripe size for fits in one process; blocks are views there, so fewer and larger stripes save work."""
+"""Stripe size for fits in one process. In memory, blocks are views, so fewer and larger stripes save work."""
 
 TABLE_CHUNK = 1 << 20
 """Number of elements in one chunk of a table (a row or column vector stored with the data)."""
@@ -98,9 +98,9 @@ def plan_stripes(
     """Divide columns with ``counts`` (n_cols,) stored entries into stripes with about equal numbers of entries. For a row-wise layout, rows
     take the place of columns.
 
-    The chunk length is L = min(entries, stripe_bytes / itemsize, number of entries needed). Each stripe holds at most L entries, unless it
-    is a single larger column or run of equal labels in ``groups`` (n_cols,), which are never divided; it then has several chunks. Raises
-    SchemaError if a stripe would hold 2^31 entries.
+    The chunk length is L = min(entries, stripe_bytes / itemsize, number of entries needed). A stripe holds at most L entries. The exception
+    is a column, or a run of columns with equal labels in ``groups`` (n_cols,), with more than L entries: it is not divided, but becomes one
+    stripe with several chunks. Raises SchemaError if a stripe would hold 2^31 entries.
     """
     per_column = np.asarray(counts)
     if per_column.ndim != 1 or (per_column.size and int(per_column.min()) < 0):
@@ -132,8 +132,8 @@ def running_sums(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.int64]:
-    """Return the index of the last unit of each stripe. A stripe has at least one unit. Among the cuts at which a stripe fits in a chunk,
-    the one nearest to an equal share of the entries is taken.
+    """Return the index of the last unit of each stripe. A stripe has at least one unit. Among the cuts at which the stripe fits in a chunk,
+    the one that brings the stripe's entries nearest to an equal share is taken.
     """
     cuts: list[int] = []
     last, done, total = -1, 0, int(filled[-1]) if filled.size else 0
@@ -150,8 +150,8 @@ def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.
 
 
 def plan_dense(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
-    """Divide a dense array into column stripes: whole columns as long as a few of them fit in one chunk, otherwise row pieces of 16
-    columns.
+    """Divide a dense array into column stripes. A chunk holds whole columns if at least 16 of them (or all) fit in it, otherwise some rows
+    of 16 columns.
     """
     per_chunk = max(1, stripe_bytes // itemsize)
     columns = max(1, min(n_cols, max(_MIN_DENSE_COLUMNS, per_chunk // max(1, n_rows))))

@@ -59,8 +59,8 @@ _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 @contextmanager
 def lock_unless_done(path: Path, done: Callable[[], bool]) -> Iterator[bool]:
-    """Hold `file_lock`. If writing is impossible (a read-only disk, for example) and all work is done, continue without it. Yields whether
-    the lock is held.
+    """Hold `file_lock`. If writing is impossible (a read-only disk, for example) and all work is done, continue without the lock. Yields
+    whether the lock is held.
     """
     with ExitStack() as stack:
         try:
@@ -102,15 +102,15 @@ def _read_holder(text: bytes) -> dict[str, Any]:
 
 
 def object_version(meta: Foreign) -> dict[str, str]:
-    """Return the version fields for a conditional put, from an object store's metadata of an object."""
+    """Return the version fields for a conditional put, taken from the metadata that an object store returns for an object."""
     return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
 
 
 class Lease:
     """A lock on an object store: an object created by conditional put and renewed every ``beat`` seconds by a thread.
 
-    A process that waits for a lease takes it over if the lease is not renewed for three heartbeats, by the waiting process's own monotonic
-    clock. The put is conditional on the object's version, so exactly one of several waiting processes succeeds.
+    A process that waits for a lease takes it over if the lease is not renewed for three heartbeats, as measured by the waiting process's
+    own monotonic clock. The put is conditional on the object's version, so exactly one of several waiting processes succeeds.
     """
 
     def __init__(self, store: Foreign, key: str, beat: float = 10.0) -> None:

@@ -63,7 +63,7 @@ def _check_entries(found: object, where: str) -> Record:
 
 
 class Journal:
-    """Journal of finished objects, one line each. A journal of the same plan (digest) is continued; an incomplete last line is ignored."""
+    """Journal of finished objects, one per line. A journal of the same plan (digest) is continued. An incomplete last line is ignored."""
 
     def __init__(self, path: Path, plan: str) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class Journal:
             sync_folder(str(path.parent))
 
     def append(self, record: Record) -> None:
-        """Add a line; it is flushed to disk after every 64 MiB of objects."""
+        """Add a line. The journal is flushed to disk after every 64 MiB of objects."""
         line = canonical_json(record) + b"\n"
         with space_for(self.path, len(line)):
             write_all(self._fd, line)

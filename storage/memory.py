@@ -84,9 +84,10 @@ class MemoryBlocks(BlockSource):
         self._entries = max(STRIPE_ENTRIES, stripe_bytes // self.meta.itemsize) if stripe_bytes > STRIPE_BYTES else STRIPE_ENTRIES
 
     def with_scale(self, kind: ScaleKind, *, centred: bool = True, weight: npt.ArrayLike | None = None) -> "MemoryBlocks":
-        """Return the same arrays with a column scaling, as in a store ingested with it; no value is copied.
+        """Return the same arrays with a column scaling, as if a store had been ingested with this scaling; no value is copied.
 
-        ``centred`` also shifts dense columns if the kind of scaling does; ``weight`` (n_rows,) is the number of times that each row counts.
+        ``centred=False`` omits the shift of dense columns, if this kind of scaling has one. ``weight`` (n_rows,) is the number of times
+        that each row counts.
         """
         scaled = copy(self)
         scaled.scale = self._column_scale(kind, centred, None if weight is None else np.asarray(weight, np.float64))

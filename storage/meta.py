@@ -133,8 +133,8 @@ def inverse_root(squares: Floats) -> Floats:
 def column_factors(
     kind: str, tables: Mapping[str, npt.NDArray[Any]], *, is_dense: bool
 ) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
-    """Return the factors of columns for a kind of scaling, their centres (dense "standard" only), and the columns whose squares overflow.
-    All rows count, zeros included.
+    """Return three results for a kind of scaling: the factors of the columns, their centres (dense "standard" only, else None), and the
+    columns whose squares overflow. All rows count, zeros included.
 
     ``tables`` are the column tables, with means and variances for "standard". Columns whose squares overflow have no factors.
     """

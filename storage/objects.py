@@ -74,7 +74,7 @@ class Objects(Protocol):
         """Remove every object."""
 
     def below(self, folder: str) -> "Objects":
-        """Return the objects whose keys begin with a folder."""
+        """Return the objects below a folder: those whose keys begin with it."""
         ...
 
     def folders(self) -> list[str]:

@@ -26,7 +26,7 @@ _READ: frozenset[Kind] = frozenset({"path", "file", "objects", "web"})
 
 @dataclass(frozen=True)
 class Use:
-    """A use of a path or URL: its name in messages, the kinds of locations allowed, and why other kinds are not."""
+    """A use of a path or URL: its name in messages, the kinds of locations allowed, and the reason why other kinds are not allowed."""
 
     name: str
     kinds: frozenset[Kind]

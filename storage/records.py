@@ -28,9 +28,9 @@ _SPARSE: dict[str, type] = {"csc": sp.csc_array, "csr": sp.csr_array}
 _ADVICE = "start again in a new folder, or install the gramplane version that wrote it"
 
 MAX_PLAIN_ARRAYS = 64
-"""Up to this many small arrays are stored separately, so that a record of ordinary size can be read by name."""
+"""Up to this many small arrays are stored separately, so that the arrays of a record of ordinary size can be read by name."""
 MAX_SMALL_BYTES = 1 << 16
-"""Size in bytes up to which an array counts as small: too small for its own file (or two Zarr objects)."""
+"""Size in bytes up to which an array counts as small: too small for a file of its own (in Zarr, for two objects of its own)."""
 
 
 def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
@@ -258,7 +258,7 @@ _DECODERS: tuple[tuple[tuple[Any, ...], Callable[..., Any]], ...] = (
 
 def dump_json(value: object) -> bytes:
     """Return a value as JSON text for logs: NumPy scalars as numbers, arrays as lists, and non-finite numbers as null, because strict JSON
-    has none.
+    cannot represent them.
     """
     return json.dumps(plain_json(value), allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -266,7 +266,8 @@ def dump_json(value: object) -> bytes:
 def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
     """Concatenate small arrays of one type into ``packed-TYPE``; the others keep their names.
 
-    Returns the arrays to write, and ``{name: [type, shape, offset]}`` of the packed ones, which is empty if there are few arrays.
+    Returns the arrays to write, and the index of the packed arrays, ``{name: [type, shape, offset]}``. If there are few small arrays,
+    nothing is packed and the index is empty.
     """
     small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES and isinstance(array, np.ndarray)}
     if len(small) <= MAX_PLAIN_ARRAYS:

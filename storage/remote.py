@@ -158,7 +158,7 @@ class RemoteObjects:
         self._answered = False
 
     def below(self, folder: str) -> "RemoteObjects":
-        """Return the objects whose keys begin with a folder, using the same client."""
+        """Return the objects below a folder (those whose keys begin with it), using the same client."""
         made = copy(self)
         made.url, made._folder = f"{self.url}/{folder}", f"{self._folder}{folder}/"
         return made

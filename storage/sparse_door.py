@@ -1,9 +1,9 @@
 """Validation of sparse matrices from outside; compiled code and in-place operations receive only validated matrices.
 
 SciPy and compiled loops read and write where the index arrays point, and SciPy's own check stops at ``indptr[-1]``: if the last pointer is
-0, it accepts anything before it. Every index is therefore checked here with NumPy, which cannot leave an array. This is one pass over the
-pointers and one over the indices, and takes 1 % of the time of a conversion from rows to columns. Duplicates, and indices that do not
-ascend, are allowed.
+0, SciPy accepts any earlier pointers. Every index is therefore checked here with NumPy, which cannot access memory outside an array. This
+check is one pass over the pointers and one over the indices, and takes 1 % of the time of a conversion from rows to columns. Duplicates,
+and indices that do not ascend, are allowed.
 """
 
 from collections.abc import Callable, Iterable

@@ -91,8 +91,8 @@ def describe_source(url: str) -> Mapping[str, Any]:
 
 
 def object_mark(url: str) -> str:
-    """Return a text that changes whenever an object is rewritten: its size, with its tag or else its time. Raises NothingThere if it does
-    not exist.
+    """Return a text that changes whenever an object is rewritten. It consists of the object's size and tag, or size and time if there is no
+    tag. Raises NothingThere if the object does not exist.
     """
     about = describe_source(url)
     return f"{about['size']}-{about.get('e_tag') or about['last_modified']}"

@@ -3,7 +3,8 @@
 A finished store never changes. New content becomes a new version next to the old one, and replacing the pointer, one small file, makes it
 current. A reader follows the pointer once and stays on that version. On local files, the reader holds a shared lock on the version's
 ``zarr.json``, so that a writer that replaces the store knows whether the old version is still read. Object stores have no such locks: old
-versions stay there until ``gramplane clean``. The folder of one version can also be opened directly; it is then its own version ``""``.
+versions stay there until ``gramplane clean`` is run. The folder of one version can also be opened directly; the version then has the name
+``""``.
 """
 
 import errno
@@ -222,7 +223,7 @@ def read_versions_or_none(base: Objects) -> Versions | None:
 
 
 def _version_folders(base: Objects) -> list[str]:
-    """Return the names of versions that have a manifest, whatever the pointer says, the newest last."""
+    """Return the names of all versions that have a manifest, the newest last. The pointer is not consulted."""
     finished = [name for name in base.folders() if _NAME.fullmatch(name) and version_objects(base, name).size(MANIFEST) is not None]
     return sorted(finished, key=lambda name: int(name[1:]))
 
@@ -308,8 +309,8 @@ def _own_keys(objects: Objects) -> list[str]:
 
 
 def _foreign_keys(base: LocalObjects, versions: Versions | None) -> list[str]:
-    """Return the files in a store's folder that no version of the store wrote. Versions are those in the pointer, and those being written,
-    which have a journal.
+    """Return the files in a store's folder that no version of the store wrote. The versions are those that the pointer lists and those that
+    are being written; the latter have a journal.
     """
     begun = [path.name for path in base.root.iterdir() if _NAME.fullmatch(path.name) and (path / JOURNAL).exists()]
     known = {POINTER, "lock"}

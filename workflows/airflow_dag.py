@@ -79,8 +79,8 @@ def build_dag(
     workflow_yaml
         The file; it must exist on the computer that runs the tasks.
     run_id
-        Template of the run's name, such as ``"{{ ds }}"``. By default it is derived from configuration and sources; if neither has changed,
-        a DAG run has nothing to do.
+        Template of the run's name, such as ``"{{ ds }}"``. By default, the name is derived from configuration and sources; if neither has
+        changed, a DAG run has nothing to do.
     program
         The ``gramplane`` command.
     task_args
@@ -96,7 +96,7 @@ def build_dag(
     Raises
     ------
     ConfigError
-        If the file is no workflow, with ``file:line:column``.
+        If the file is no workflow; the message gives ``file:line:column``.
     """
     dag_class, operator = _airflow_classes()
     path = Path(workflow_yaml).resolve()

@@ -1,7 +1,7 @@
 """Checks that every method must pass in one process; use ``gramplane.testing.check_method`` for your own method.
 
-A :class:`MethodCase` is a method with parameters and a small data set. Each check runs it in its own folders, and raises
-``AssertionError`` if the method breaks a promise of its run directory, plan, estimator or command.
+A :class:`MethodCase` is a method with parameters and a small data set. Each check runs the method in separate folders, and raises
+``AssertionError`` if the run directory, plan, estimator or command of the method does not behave as promised.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from .exits import exit_code
 from .report.glossary import explain_heading, stop_text
 
 COMMON_FIGURES = {"method", "objective", "gap", "certified_over", "relative_gap", "iterations", "stop", "classes", "seconds"}
-"""Figures in the summary of every method."""
+"""Names that the summary of every method contains."""
 
 SEED = 3
 
@@ -49,9 +49,9 @@ class MethodCase:
     """A method on a small data set.
 
     ``method``, ``params``, ``extra``: as in :func:`~gramplane.pipeline.run_method`. ``data``: function that writes the store to a path.
-    ``other``: parameters that differ in one value, and the name of that parameter. ``driver_memory``: a limit so small that rows or
-    matrices do not fit in this process, to test the distributed code. ``sizes``: temporary values of module attributes, by dotted name, so
-    that small data have several blocks.
+    ``other``: the parameters with the value of one of them changed, and the name of this parameter. ``driver_memory``: a limit so small
+    that rows or matrices do not fit in this process, to test the distributed code. ``sizes``: temporary values of module attributes, by
+    dotted name, so that small data have several blocks.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Bench:
-    """A case with its store, one uninterrupted run, and a folder for further runs."""
+    """A case with the store of its data, one uninterrupted run, and a folder for further runs."""
 
     case: MethodCase
     folder: Path
@@ -189,7 +189,7 @@ def _snapshot(run: Path) -> dict[str, tuple[int, int]]:
 
 
 def figures_have_common_names_and_are_explained(bench: Bench) -> None:
-    """The summary has the common figures, and every column of history and plan is in the glossary."""
+    """The summary contains the names in `COMMON_FIGURES`, and every column of history and plan is explained in the glossary."""
     run = RunStore.open(str(bench.straight))
     summary = run.read_json("summary") or {}
     assert set(summary) >= COMMON_FIGURES and not {"certificate", "n_rules", "active_set", "working_set"} & set(summary)
@@ -202,7 +202,7 @@ def figures_have_common_names_and_are_explained(bench: Bench) -> None:
 
 
 def gaps_are_not_negative(bench: Bench) -> None:
-    """Gaps are non-negative up to rounding, and the gap of the working set does not exceed that of the whole problem."""
+    """Gaps are non-negative up to rounding, and the gap of the working set does not exceed the gap of the whole problem."""
     run = RunStore.open(str(bench.straight))
     for row in [*run.history(), run.read_json("summary") or {}]:
         slack = 1e-9 * max(abs(row.get("objective") or 0.0), 1.0)
@@ -213,7 +213,7 @@ def gaps_are_not_negative(bench: Bench) -> None:
 
 
 def certificates_hold(bench: Bench) -> None:
-    """A more accurate solution is not below the certified lower bound of the whole problem."""
+    """The objective of a more accurate solution is not below the certified lower bound of the whole problem."""
     run, params = RunStore.open(str(bench.straight)), bench.case.params
     summary, field = run.read_json("summary") or {}, METHODS[bench.case.method].config.model_fields.get("tol")
     if field is None or summary["gap"] is None or not str(summary["certified_over"]).startswith(("all", "the whole")):
@@ -241,7 +241,7 @@ def resumes_to_the_same_bits(bench: Bench) -> None:
 
 
 def resumes_at_every_step_in_turn(bench: Bench) -> None:
-    """A run that stops after every step ends with the same bits. Its memory limit may grow in between without changing decisions."""
+    """A run that is stopped and resumed at every step ends with the same bits. A larger memory limit at a resume changes no decision."""
     run = bench.scratch / "run"
     for steps in bench.steps():
         bench.start_and_stop(run, steps)
@@ -272,7 +272,7 @@ def a_kill_between_history_and_checkpoint_leaves_no_trace(bench: Bench) -> None:
 
 
 def a_damaged_checkpoint_falls_back_to_the_one_before(bench: Bench) -> None:
-    """If one bit of the newest checkpoint is flipped, the run resumes from the checkpoint before it, to the same bits."""
+    """If one bit of the newest checkpoint is flipped, the run resumes from the previous checkpoint, and ends with the same bits."""
     steps, run = bench.steps()[-1], bench.scratch / "run"
     bench.start_and_stop(run, steps)
     newest = max((run / "checkpoints").glob("*.npz"))
@@ -286,7 +286,7 @@ def a_damaged_checkpoint_falls_back_to_the_one_before(bench: Bench) -> None:
 
 
 def a_kill_before_the_summary_writes_the_model_again(bench: Bench) -> None:
-    """A run that lacks only the summary, which marks it as finished, resumes and ends with the same files."""
+    """A run in which only the summary is missing (a summary marks a run as finished) resumes and ends with the same files."""
     run = bench.scratch / "run"
     shutil.copytree(bench.straight, run)
     (run / "summary.json").unlink()
@@ -317,7 +317,7 @@ def rows_left_out_are_not_looked_at(bench: Bench) -> None:
 
 
 def rows_held_out_are_scored(bench: Bench) -> None:
-    """``--test-share`` holds rows out of the fit, and the history or the path has the score on these rows."""
+    """``--test-share`` excludes rows from the fit, and the history or the table of the path contains the score on these rows."""
     case, info = bench.case, METHODS[bench.case.method]
     if not info.config.has_scores:
         return
@@ -361,7 +361,9 @@ def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
 
 
 def other_data_are_refused(bench: Bench) -> None:
-    """Another store raises an error, whether given as an argument or replaced on disk."""
+    """Starting or resuming a run with another store raises an error, whether the path is another one or the store at the path was
+    replaced.
+    """
     run, other = bench.scratch / "run", bench.scratch / "data.zarr"
     shutil.copytree(bench.straight, run)
     ingest(([[float(i * j % 7) for j in range(30)] for i in range(20)], [i % 2 for i in range(20)]), str(other))
@@ -418,7 +420,7 @@ def no_pass_takes_more_than_the_plan_says(bench: Bench) -> None:
 
 
 def _without_freed_bytes() -> dict[str, int]:
-    """Return ``sizes`` that remove the allowance for freed memory, which would dominate steps of few rows."""
+    """Return ``sizes`` that set the allowance for freed memory to 0, because it would be most of the memory of a step of few rows."""
     package = importlib.import_module("..pipeline", __package__)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(info.name)  # none may come later, and take the changed size for good
@@ -461,7 +463,7 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
 
 
 def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
-    """Plots of an estimator and of its run use the same tables, except that the tables of the run may have further columns."""
+    """Plots of an estimator and of its run use the same tables, apart from further columns in the tables of the run."""
     model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
     names, stored = source_names(BlockStore.open(bench.data)), run.read_json("tables") or {}
     for name, rows in plain_json(type(model)._method.tables(model.model_, names)).items():
@@ -482,7 +484,7 @@ def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
 
 
 def the_command_fits_the_same_bits(bench: Bench) -> None:
-    """``gramplane fit`` with these parameters gives the same bits; its plan and its report work."""
+    """``gramplane fit`` with the parameters of the case gives the same bits; the plan and the report of this command work."""
     from .cli import main
 
     if set(bench.case.extra) - {"test_share"}:

@@ -1,4 +1,4 @@
-"""Configuration errors with place, value, and a suggestion."""
+"""Configuration errors: each names its position, the value, and a suggestion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 10
 
 
 class ConfigError(ValueError):
-    """A workflow file, a parameter or an option is invalid; every line of the message names its place."""
+    """A workflow file, a parameter or an option is invalid; every line of the message names the position of one problem."""
 
 
 def choose(word: str, known: Iterable[str], what: str) -> str:
@@ -38,7 +38,7 @@ def dotted_path(loc: Sequence[str | int]) -> str:
 
 
 def by_name(prefix: str) -> Locator:
-    """Return a locator for values without a file, such as ``--set C``."""
+    """Return a function that names values which come from no file, such as ``--set C``."""
     return lambda loc: f"{prefix}{dotted_path(loc)}" if loc else ""
 
 
@@ -64,7 +64,7 @@ def _finding_message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[s
 
 
 def describe_problem(problem: ValidationError, place: Locator, known: Callable[[Loc], Iterable[str]]) -> ConfigError:
-    """Convert pydantic's errors to a single error, with one line and place for each."""
+    """Convert pydantic's errors to a single error, whose message has one line for each of them, beginning with its position."""
     rows = joined_branches(problem.errors(include_url=False))
     lines = [": ".join(filter(None, (place(row["loc"]), _finding_message(row, known)))) for row in rows[:_SHOWN]]
     if len(rows) > _SHOWN:
@@ -78,7 +78,7 @@ def keys_of(model: type[BaseModel]) -> list[str]:
 
 
 def validate_values(model: type[M], values: Mapping[str, Any], place: Locator) -> M:
-    """Return a ``model`` with these values. Raises ConfigError with each wrong key or value, its place and the closest known name."""
+    """Return a ``model`` with these values. Raises ConfigError with each wrong key or value, its position and the closest known name."""
     from pydantic import ValidationError
 
     try:

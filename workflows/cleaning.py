@@ -19,10 +19,11 @@ class LeftOver:
 
 
 def left_overs(root: Path) -> list[LeftOver]:
-    """Return the files that can be removed below a store, a run directory, or a folder of them.
+    """Return the files that can be removed in a store, in a run directory, or in a folder that contains stores and runs.
 
-    These are temporary files of killed processes, files of a finished store or model that its manifest does not list, and broadcast arrays
-    of a finished run. Files of the last hour, checkpoints, histories, and stores without a manifest (ingests that can resume) are kept.
+    These are temporary files of killed processes, files in a finished store or model that are not listed in the manifest, and broadcast
+    arrays of a finished run. Files changed within the last hour, checkpoints, histories, and stores without a manifest (ingests that can
+    resume) are kept.
     """
     limit = time.time() - QUIET_SECONDS
     items: dict[Path, LeftOver] = {}

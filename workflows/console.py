@@ -88,11 +88,13 @@ class OutputClosed(Exception):
 
 
 class Carried(Exception):
-    """Carries an error (its ``__cause__``) through click, which would take errors of some classes for an abort or a closed pipe."""
+    """Carries an error (its ``__cause__``) through click, which would otherwise treat errors of some classes as an abort or a closed
+    pipe.
+    """
 
 
 def settle_output() -> None:
-    """Prevent further messages at exit about an output that cannot be written; the error was reported already."""
+    """Prevent further messages at exit about an output that cannot be written, because this error was reported already."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             getattr(stream, "wrapped", stream).flush()
@@ -104,8 +106,8 @@ def settle_output() -> None:
 def open_closed_streams() -> None:
     """Open closed descriptors 0, 1 and 2 on the null device.
 
-    Otherwise a file opened later could get one of these numbers. Python makes no stream for a closed descriptor, so missing streams are
-    made as well.
+    Otherwise a file opened later could get one of these numbers. Python creates no stream for a closed descriptor, so missing streams are
+    created as well.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -150,7 +152,7 @@ _HELP = {
 
 
 def _misplaced_option(error: click.ClickException) -> str | None:
-    """Return a message that names the commands with the option that this command lacks. It helps more than a list of options with similar
+    """Return a message that names the commands that have the option this command lacks. It helps more than a list of similar option
     names.
     """
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
@@ -208,7 +210,7 @@ def _write_error(text: str, prefix: str = "", colour: str = "") -> None:
 
 
 def align_rows(rows: Sequence[tuple[str, Any]]) -> str:
-    """Return ``name  value`` lines with aligned values, bytes and seconds in units. Rows with value ``None`` are omitted."""
+    """Return ``name  value`` lines with aligned values; sizes and times are shown with units. Rows with value ``None`` are omitted."""
     shown = [(name.replace("_", " "), _with_unit(name, value)) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name:<{width}}  {format_figure(value)}" for name, value in shown)
@@ -245,12 +247,14 @@ def _column(values: Sequence[object], digits: int) -> list[str]:
 
 
 def plan_result(plan: Mapping[str, Any]) -> Result:
-    """Return the result of a dry run: its figures, and one line per memory item."""
+    """Return the result of a dry run: the entries of the plan, and one line per memory item."""
     return Result("planned", {"plan": plan}, plan_text(plan))
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """Return a plan as text: first whether it fits and how much it reads, then its figures, then memory items, largest first."""
+    """Return a plan as text: first whether the run fits in memory and how much data it reads, then the other entries, then the memory
+    items, largest first.
+    """
     fit = plan.get("first_fit") or plan
     figures = {key: value for key, value in {**plan, **fit}.items() if key != "first_fit"}
     held = [item for key, value in figures.items() if key.endswith("_holds") for item in value]
@@ -267,7 +271,9 @@ _STEPS = {"passes_at_most": "pass", "passes": "pass", "rounds_at_most": "round",
 
 
 def verdict(plan: Mapping[str, Any]) -> str:
-    """Return the first sentence of a plan, about memory and reading. A plan that does not fit has raised an error before."""
+    """Return the first sentence of a plan, about memory and data read. The plan fits: a plan that does not fit has raised an error
+    before.
+    """
     needed, limit = plan.get("process_bytes") or plan.get("task_bytes"), plan.get("driver_memory") or plan.get("budget")
     is_here = plan.get("cluster", "sync") == "sync"
     needs = [f"{'this process' if is_here else 'the driver'} needs {size_text(needed)}"] if needed else []
@@ -282,7 +288,7 @@ def verdict(plan: Mapping[str, Any]) -> str:
 
 
 def size_text(nbytes: float) -> str:
-    """Return bytes in units, such as ``26.6 MiB``."""
+    """Return a number of bytes with a unit, such as ``26.6 MiB``."""
     return bytes_text(nbytes, digits=3)
 
 

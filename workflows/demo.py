@@ -17,7 +17,9 @@ STEPS = ("train", "pairs", "score", "report")  # steps whose figures are shown
 
 
 def write_digits(folder: Path) -> None:
-    """Write ``train.npz``, ``test.npz`` (pixels from 0 to 1, labels 3 and 8) and ``pixels.txt`` (their names), unless they exist."""
+    """Write ``train.npz``, ``test.npz`` (pixels from 0 to 1, labels 3 and 8) and ``pixels.txt`` (the names of the pixels), unless they
+    exist.
+    """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -34,7 +36,7 @@ def write_digits(folder: Path) -> None:
 
 
 def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
-    """Write data and workflow file to the folder ``out``, run the workflow, and return its main figures.
+    """Write data and workflow file to the folder ``out``, run the workflow, and return its main results.
 
     Steps finished by an earlier demonstration are skipped, and an edited workflow file is kept.
     """
@@ -55,7 +57,7 @@ def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
 
 
 def write_workflow(path: Path, emit: Emit) -> None:
-    """Write the workflow file. An edited file is kept, with an event."""
+    """Write the workflow file. A file that the user has edited is not replaced, and an event reports this."""
     packed = (resources.files(__package__ or "") / WORKFLOW).read_bytes()
     if not path.exists():
         path.write_bytes(packed)

@@ -66,7 +66,7 @@ EXIT_CODES: dict[str, Exit] = {
 """Exit code by class path. Names instead of classes avoid imports; the module of a raised exception is already loaded."""
 
 _BY_NUMBER = {**dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), Exit.OUT_OF_SPACE), errno.EIO: Exit.DAMAGED}
-"""Operating system errors with the same exit code wherever they occur."""
+"""Exit codes of operating system errors that have the same code wherever they occur, by error number."""
 
 
 def _own_code(error: BaseException) -> Exit | None:
@@ -85,8 +85,8 @@ def _own_code(error: BaseException) -> Exit | None:
 def exit_code(error: BaseException) -> Exit:
     """Return the exit code of the exception that ended a command.
 
-    `EXIT_CODES` is searched for the classes in its method resolution order, closest first, then for those of the exceptions that caused it.
-    If none is listed, it is a bug.
+    `EXIT_CODES` is searched for the class of the exception and its base classes, closest first, then in the same way for the exceptions
+    that caused it. If no class is listed, the exception is a bug.
     """
     seen: BaseException | None = error
     while seen is not None:

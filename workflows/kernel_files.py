@@ -18,8 +18,8 @@ def names_file(text: str) -> bool:
 
 
 def kernel_entries(text: str) -> tuple[list[Any], str]:
-    """Return the entries of ``--kernels``, and where they come from, for messages. The text is a YAML file, or expressions separated by
-    ``;``.
+    """Return the entries of ``--kernels``, and a text for messages that says where they come from. The option names a YAML file, or
+    contains expressions separated by ``;``.
 
     Raises ConfigError if the file does not exist or contains no list.
     """

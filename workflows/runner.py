@@ -1,4 +1,6 @@
-"""Runs a workflow: steps in order of their needs, skipping finished ones; or a single step for a scheduler."""
+"""Runs a workflow: its steps in an order in which each comes after those it needs, except finished ones; or a single step for a
+scheduler.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class WorkflowOutcome:
     steps
         State of each step that was checked.
     last
-        Figures of the steps that ran: ``results`` by step, or those of the only step.
+        The results of all steps, by step, as ``{"results": …}``; if only one step was requested, the results of this step.
     seconds
         Seconds of each step that ran.
     """
@@ -55,7 +57,7 @@ class WorkflowOutcome:
 
 
 def merge_compute(read: Workflow, compute: ComputeOptions) -> ComputeOptions:
-    """Return cluster and memory: options and environment override the file."""
+    """Return the settings of cluster and memory; options and environment variables override the file."""
     spec = read.spec
     names = ("worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")
     return compute.over(cluster=read.cluster(), **{name: getattr(spec, name) for name in names})
@@ -80,7 +82,9 @@ def _check_method(read: Workflow, index: int, step: FitStep | TuneStep) -> None:
 
 
 def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
-    """Check the kernels of a gram step as far as possible without the data. Only the data give the number of features of a grid."""
+    """Check the kernels of a gram step as far as possible without the data; the number of features in a grid is known only from the
+    data.
+    """
     location = read.document.place(("steps", index, "with", "kernels"))
     kernels = gram_kernels(read, step)
     entries, source = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, location)
@@ -111,10 +115,10 @@ def resolved_params(read: Workflow, step: Step) -> dict[str, Any]:
 
 
 def default_run_id(read: Workflow) -> str:
-    """Return ``NAME-HASH``, with a hash of the file, its sources, and the version of gramplane.
+    """Return ``NAME-HASH``, with a hash of the file, the sources that it names, and the version of gramplane.
 
-    A changed parameter or source gives another run. The cluster is not included, because results do not depend on it; nor are limits on
-    memory, so that a run that needs a larger limit resumes.
+    A changed parameter or source gives another run. The hash does not include the cluster, because results do not depend on it. It does not
+    include memory limits either, so that a run that failed for lack of memory resumes with a larger limit.
     """
     settings = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
     spec = read.spec.model_dump(mode="json", exclude=settings)
@@ -201,7 +205,8 @@ def _need_done(context: StepContext, step: Step) -> None:
 
 
 def _refuse_missing_stores(context: StepContext, steps: list[Step]) -> None:
-    """Check that rows to predict or score exist, unless another step makes them: a fit may take hours before a prediction misses them.
+    """Check that rows to predict or score exist, unless another step makes them. Otherwise the error could come only after a fit of several
+    hours.
 
     Raises ConfigError with the path and the step.
     """
@@ -229,7 +234,7 @@ def _requested_manifest(context: StepContext, step: Step) -> StepManifest:
 def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
     """Run one step, unless its manifest has the same inputs and parameters and complete outputs.
 
-    Returns ``"done"`` or ``"already-done"``, and the step's figures. Raises RunLocked if another process runs this step.
+    Returns ``"done"`` or ``"already-done"``, and the step's results. Raises RunLocked if another process runs this step.
     """
     from ..storage.locks import lock_unless_done
     from ..storage.runs.files import read_step_json
@@ -279,9 +284,10 @@ def _run_action(context: StepContext, step: Step, manifest: StepManifest, record
 
 
 def _refuse_changed(context: StepContext, step: Step, manifest: StepManifest) -> None:
-    """Check that the inputs of a step were not replaced while it ran, because its outputs could come from either version.
+    """Check that the inputs of a step were not replaced while the step ran, because then its outputs could come from either version of an
+    input.
 
-    Raises DigestMismatch with the first changed input.
+    Raises DigestMismatch, which names the first changed input.
     """
     from ..storage import DigestMismatch
 
@@ -313,7 +319,7 @@ def _is_done(context: StepContext, step: Step) -> bool:
 
 
 def _plan_step(context: StepContext, step: Step) -> dict[str, Any] | None:
-    """Return the plan of a step; ``None`` if it has none, or if an earlier step has yet to make its inputs."""
+    """Return the plan of a step; ``None`` if steps of this kind have no plan, or if an earlier step has not made the inputs yet."""
     from ..storage import MissingBlock
 
     action = ACTIONS[step.do]

@@ -101,7 +101,7 @@ class GramArgs(Closed):
 
 
 class StreamArgs(Closed):
-    """A text that a fit reads once, in place of a store, and learns from while reading."""
+    """A text that a fit reads once, instead of a store, and learns from while reading."""
 
     source: Stream = Field(description="SVMlight text")
     n_features: int = Field(ge=1, description="width of the rows")
@@ -123,13 +123,13 @@ class MethodArgs(Closed):
     seed: int = Field(0, ge=0, description="root of every random number")
 
     def params(self) -> dict[str, Any]:
-        """Return the method's own parameters as written. A word in place of a file counts as a parameter."""
+        """Return the method's own parameters as written. If a predefined word is given instead of a file, it counts as a parameter."""
         files = self.inputs()
         words = {name: value for name in extra_inputs() if name not in files and (value := getattr(self, name)) is not None}
         return {**(self.model_extra or {}), **words}
 
     def inputs(self) -> dict[str, str]:
-        """Return the given inputs in addition to the data: store or file, by name."""
+        """Return the inputs that were given in addition to the data: path of a store or file, by name."""
         given = {name: (getattr(self, name), item.words) for name, (item, _) in extra_inputs().items()}
         return {name: value for name, (value, words) in given.items() if value is not None and value not in words}
 
@@ -145,7 +145,7 @@ else:  # with a field for everything that some method takes beside its data
 
 
 class TuneArgs(FitArgs):
-    """Arguments of ``do: tune``: a grid of parameters compared by cross-validation, the best refitted."""
+    """Arguments of ``do: tune``: a grid of parameters compared by cross-validation; the best is fitted again on all rows."""
 
     grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
     folds: int = Field(5, ge=2, description="folds of the cross-validation")
@@ -305,20 +305,24 @@ class WorkflowSpec(Closed):
     steps: list[Step] = Field(min_length=1, description="what to do")
 
     def model_steps(self, step: Step) -> list[str]:
-        """Return the ids of the fit and tune steps whose models ``step`` uses: those it names, otherwise those it needs."""
+        """Return the ids of the fit and tune steps whose models ``step`` uses: the steps that it names or, if it names none, those that it
+        needs.
+        """
         fitted = {other.id for other in self.steps if isinstance(other, FitStep | TuneStep)}
         model = getattr(step.args, "model", None)
         named = getattr(step.args, "models", None) or ([model] if model else step.needs)
         return [name for name in named if name in fitted]
 
     def step_store(self, step: Step) -> str | None:
-        """Return the store or text of a step: its own, otherwise the workflow's."""
+        """Return the store or text of a step: its own or, if it has none, the workflow's."""
         stream = getattr(step.args, "stream", None)
         return getattr(step.args, "store", None) or self.store if stream is None else stream.source
 
 
 def _known_keys(loc: Loc) -> Iterable[str]:
-    """Return the keys allowed next to the one at ``loc``. In pydantic's locations, the value of ``do`` follows the index of the step."""
+    """Return the keys that are allowed in the same mapping as the key at ``loc``. In pydantic's locations, the value of ``do`` follows the
+    index of the step.
+    """
     if loc[0] != "steps" or len(loc) < 4:
         return keys_of(WorkflowSpec)
     step = STEPS[str(loc[2])]
@@ -343,7 +347,7 @@ class Workflow:
         return str(self.folder / path) if not text or is_local(text) else path
 
     def cluster(self) -> str:
-        """Return the cluster text with an absolute path of its scheduler file."""
+        """Return the cluster text; the path of a scheduler file is made absolute."""
         kind, _, address = self.spec.cluster.partition(":")
         return f"{kind}:{self.path(address)}" if kind == "scheduler-file" else self.spec.cluster
 
@@ -355,7 +359,7 @@ class Workflow:
         return steps[name]
 
     def order(self) -> list[Step]:
-        """Return the steps, each after those it needs, otherwise in the file's order."""
+        """Return the steps in the file's order, except that each step comes after those it needs."""
         done: list[Step] = []
         left = list(self.spec.steps)
         while left:
@@ -446,7 +450,7 @@ def read_workflow(path: str | Path, allow_code: bool = False, environ: Mapping[s
     Raises
     ------
     ConfigError
-        If it is not valid, with ``file:line:column`` of every wrong key or value and the closest known name.
+        If the file is not valid, with ``file:line:column`` of every wrong key or value and the closest known name.
     """
     return check_document(read_yaml(path, environ), allow_code)
 

@@ -13,7 +13,8 @@ GRACE_SECONDS = 8.0  # time to close a cluster after the first signal; then the 
 class Interrupted(BaseException):
     """A signal asked the process to stop. Not an ``Exception``, because code that recovers from errors must not catch it.
 
-    ``signum``: the signal, SIGTERM for SIGHUP; the exit code is 128 + signum. ``kept``: text on what was kept and how to continue.
+    ``signum``: the signal (SIGTERM if it was SIGHUP); the exit code is 128 + signum. ``kept``: text that says what was saved and how to
+    continue.
     """
 
     def __init__(self, signum: int) -> None:
@@ -26,12 +27,14 @@ class Interrupted(BaseException):
 
 
 def _taken_as(signum: int) -> int:
-    """Return SIGTERM for SIGHUP, which means that a terminal or its connection was closed."""
+    """Return SIGTERM for SIGHUP (sent when a terminal or its connection is closed), and any other signal unchanged."""
     return signal.SIGTERM if signum == signal.SIGHUP else signum
 
 
 def find_signal(error: BaseException) -> Interrupted | None:
-    """Return the signal that caused an error. If a signal arrives while a class is created, Python wraps its exception in another one."""
+    """Return the signal that caused an error. If a signal arrives while a class is created, Python wraps the exception of the signal in
+    another one.
+    """
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, Interrupted):
         seen = seen.__cause__
@@ -39,7 +42,7 @@ def find_signal(error: BaseException) -> Interrupted | None:
 
 
 class _Stop:
-    """Signal handler: raises the first time, exits the second time."""
+    """Signal handler: the first call raises `Interrupted`, the second call exits."""
 
     def __init__(self, grace: float) -> None:
         self.grace = grace

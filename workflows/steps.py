@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class StepContext:
     """The context of the steps of one run. Every step has a subfolder of ``folder`` with its name.
 
-    ``written``: outputs of an earlier attempt of the current step, which it may replace.
+    ``written``: outputs of an earlier attempt of the current step; the step may replace them.
     """
 
     read: Workflow
@@ -52,16 +52,16 @@ class StepContext:
 
 
 class StepResult(NamedTuple):
-    """The figures of a finished step, and the digests of its outputs by path."""
+    """The results of a finished step, and the digests of its outputs by path."""
 
     figures: Mapping[str, Any]
     outputs: Mapping[str, str]
 
 
 class Action(NamedTuple):
-    """What a kind of step does. ``inputs`` returns the digests of its inputs by path; ``work`` is its action ``(context, step)``.
+    """What a kind of step does. ``inputs(context, step)`` returns the digests of the inputs by path; ``work(context, step)`` runs the step.
 
-    If ``has_plan``, the action with ``dry_run=True`` returns the plan of tasks and memory as figures.
+    If ``has_plan``, ``work`` with ``dry_run=True`` returns a result whose ``figures`` are the plan of tasks and memory.
     """
 
     inputs: Callable[[StepContext, Any], dict[str, str]]
@@ -70,7 +70,9 @@ class Action(NamedTuple):
 
 
 def source_mark(path: str) -> str:
-    """Return size and modification time of a source file: as in make, a rewritten file counts as changed. For a URL, see `object_mark`."""
+    """Return size and modification time of a source file. As in make, a file that was written again counts as changed. For a URL, see
+    `object_mark`.
+    """
     if not is_local(path):
         from ..storage.urls import object_mark
 

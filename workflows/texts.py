@@ -25,7 +25,9 @@ FALL = 0.01  # by so much less accuracy at the end of the path than before it is
 
 
 def run_text(path: str, status: str = "done", warnings: bool = True) -> str:
-    """Return the closing summary of a run. ``status``: of the command. ``warnings``: whether to repeat the warnings of the fit."""
+    """Return the closing summary of a run. ``status``: the status of the command. ``warnings``: whether to repeat the warnings of the
+    fit.
+    """
     if not is_run(model_run(path)):
         return f"{path}: the grid is not finished\n\nnext: the tune command again"
     run = view_run(path, path)
@@ -52,7 +54,7 @@ def _head(run: RunView, status: str) -> str:
 
 
 def _tuned(trial: Row) -> list[str]:
-    """Return the parameters that a row of a search compares."""
+    """Return the names of the parameters that a search compares, from a row of its table."""
     return [*trial][1 : [*trial].index(measure_of(trial))]
 
 
@@ -75,7 +77,7 @@ def _found_lines(run: RunView) -> list[str]:
 
 
 def trial_lines(run: RunView) -> list[str]:
-    """Return a row for every point of a grid, at its best number of rounds; the chosen one is marked."""
+    """Return a table as lines: a row for every point of a grid, at its best number of rounds; the chosen row is marked."""
     if not run.trials:
         return []
     measure, best = measure_of(run.trials[0]), {}
@@ -174,7 +176,7 @@ def _next(run: RunView) -> list[str]:
 
 
 def score_text(score: Row, store: str) -> str:
-    """Return a metric table: the score and its baseline, then by class, by task, and along the path."""
+    """Return a table of metrics: the score and its baseline, then the scores by class, by task, and along the path."""
     left = dict(score)
     rows, which = left.pop("rows", 0), {OTHER_ROWS: f"rows of {store}"}.get(str(left.get("rows_are")), left.get("rows_are"))
     optimistic = " (optimistic)" if left.pop("rows_are", None) == TRAINING_ROWS else ""
@@ -231,7 +233,7 @@ def stability_text(found: Row, path: str) -> str:
 
 
 def workflow_text(read: Workflow, outcome: WorkflowOutcome) -> str:
-    """Return a line for each step of a workflow: state, main result, and the path it wrote."""
+    """Return a line for each step of a workflow: state, main result, and the path that the step wrote."""
     results, plans = outcome.last.get("results"), outcome.last.get("plans", {})
     results = dict.fromkeys(outcome.steps, outcome.last) if results is None else results
     rows = []

@@ -18,8 +18,8 @@ from .battery import CHECKS, Bench, MethodCase, assert_equal_runs, prepare_case
 
 @dataclass
 class Passes:
-    """Collects from events: the number of tasks and of used workers of each pass, the memory of the largest step, and the number of
-    workers.
+    """Collects from events, for each pass, the number of tasks and the number of workers that ran tasks; also the memory of the largest
+    step, and the number of all workers.
     """
 
     tasks: list[int] = field(default_factory=list)
@@ -36,7 +36,8 @@ class Passes:
             self.used.append(event["workers_used"])
 
     def check(self, distributed: Sequence[str], disturbed: int | None = None) -> None:
-        """Check that the work was distributed as planned: some pass has two tasks and, if there are two workers, some pass used two.
+        """Check that the work was distributed as planned: at least one pass has two tasks and, if there are two workers, at least one pass
+        used both.
 
         The pass ``disturbed`` does not count for the second condition.
         """
@@ -62,7 +63,7 @@ def workers_find_the_same_bits(bench: Bench, cluster: str) -> None:
 
 @dataclass(frozen=True)
 class Deadly:
-    """A step of a pass that kills its process with SIGKILL at its second call, counted over all processes."""
+    """A step of a pass. Its second call, counted over all processes, kills the process with SIGKILL."""
 
     step: Callable[..., Any]
     folder: str  # where the calls leave a file
@@ -149,10 +150,10 @@ WORKER_CHECKS: tuple[Callable[..., Any], ...] = (
 
 
 def check_method(case: MethodCase, clusters: Sequence[str] = ()) -> None:
-    """Check that a method passes all checks of the registry's methods.
+    """Check that a method passes all checks that gramplane's own methods pass.
 
-    ``case``: the method with parameters, a small data set, and parameters that differ in one value. ``clusters``: clusters on which it must
-    compute the same bits, such as ``("local:1", "local:2")``. Raises AssertionError with the first failed check.
+    ``case``: the method with parameters, a small data set, and the parameters with one value changed. ``clusters``: clusters on which it
+    must compute the same bits, such as ``("local:1", "local:2")``. Raises AssertionError with the first failed check.
 
     Examples
     --------

@@ -30,8 +30,8 @@ class Affinity:
         self._weights: dict[Hashable, float] = {}
 
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
-        """Return the preferred worker of every task; ``weights`` are the bytes of the tasks. Each worker's share is proportional to its
-        number of threads.
+        """Return the preferred worker of every task; ``weights`` are the bytes of the tasks. Each worker gets a share of the bytes that is
+        proportional to its number of threads (``workers``).
         """
         self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)

@@ -79,7 +79,7 @@ class DaskExecutor(Executor):
 
     @property
     def base_memory(self) -> int:
-        """Bytes of an idle worker process, the largest of all workers."""
+        """Memory in bytes of an idle worker process, the largest over all workers."""
         return self._capacity.idle
 
     def measure(self, held: Callable[[], int]) -> None:
@@ -92,7 +92,9 @@ class DaskExecutor(Executor):
 
     @property
     def task_memory(self) -> int:
-        """Bytes available to one step: the limit above which Dask pauses a worker, minus the process itself, divided by its threads."""
+        """Memory in bytes that one step may use: the limit above which Dask pauses a worker, minus idle and reserved memory, divided by the
+        worker's number of threads.
+        """
         budget = int(self._capacity.share * self.worker_memory) - self._capacity.idle - self.reserved
         return max(0, budget // self._capacity.threads)
 
@@ -156,8 +158,8 @@ class DaskExecutor(Executor):
             self._emit({"event": "warning", "message": message, "mixture": message})
 
     def _answers(self, question: Callable[..., Any]) -> dict[str, Any]:
-        """Repeat a question until every present worker has answered. A worker that dies meanwhile may stay listed briefly, and be
-        replaced.
+        """Ask again until every present worker has answered. (A worker that dies may stay listed for a moment, and may be replaced by a new
+        one.)
         """
         deadline, unsure_since = self._patience(), time.monotonic()
         while True:

@@ -22,7 +22,7 @@ from ..program import Done, Plan, Step, run_chunk, run_combine
 from ..versions import own_version
 
 INLINE_BYTES = 1 << 20
-"""Shared arguments above this size are better stored as an object, because every task carries its own copy."""
+"""Size in bytes above which shared arguments are better stored as an object, because otherwise every task carries its own copy."""
 
 Key = tuple[str, int] | tuple[str, int, int]
 logger = logging.getLogger(__name__)

@@ -64,8 +64,8 @@ class Link:
         """Return the scheduler's information on each worker (``status``, ``last_seen``, ``nthreads``, …), and the workers excluded by this
         call.
 
-        Hanging workers are removed from the scheduler's list, so that their tasks go to others. The silence of a worker is measured from
-        call to call, so this method must be called regularly.
+        Hanging workers are removed from the scheduler's list, so that their tasks go to others. The silence of a worker is measured between
+        calls of this method, so it must be called regularly.
         """
         return self._wait(self._look, ANSWER_SECONDS)
 
@@ -95,7 +95,8 @@ class Link:
         return "no-worker" in self._wait(states, ANSWER_SECONDS).values()
 
     def ask(self, function: Callable[..., Any], *args: object, timeout: float = ANSWER_SECONDS, one_alone: bool = False) -> dict[str, Any]:
-        """Run ``function`` on every worker, or with ``one_alone`` on a single one. If the call fails, the answer is the exception.
+        """Run ``function`` on every worker, or with ``one_alone`` on a single one. If the call fails on a worker, the answer of this worker
+        is the exception.
 
         Each worker gets its own request, so a hanging worker does not delay the answers of others. A worker that hangs too long is
         excluded. A live worker that does not answer within ``timeout`` seconds gets a ``TimeoutError`` as its answer.
@@ -137,7 +138,9 @@ class Link:
             return error
 
     def register(self, plugin: WorkerPlugin, name: str) -> None:
-        """Register a plugin on every worker, including workers that join later. Raises ClusterLost if it keeps killing workers."""
+        """Register a plugin on every worker, including workers that join later. Raises ClusterLost if workers keep being lost during the
+        registration.
+        """
         patience = self._limits.no_workers_timeout
         deadline = time.monotonic() + patience
 
@@ -207,11 +210,11 @@ def _task_answer(task: asyncio.Future[Any], timeout: float) -> object:
 
 
 _AT_LEAST = 2.0
-"""Smallest time limit for silent workers, in seconds. Workers send a heartbeat once or twice a second, on large clusters every few
+"""Smallest time limit for silent workers, in seconds. Workers send a heartbeat once or twice a second; on large clusters, one every few
 seconds.
 """
 _STEP = 2.0
-"""Largest number of seconds counted between two calls, whatever the clock says."""
+"""Largest number of seconds that count as silence between two calls, even if more time has passed."""
 
 
 class Silence:

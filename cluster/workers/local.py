@@ -29,20 +29,20 @@ from ..events import Sink
 from ..security import make_security
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""BLAS libraries read these when they are loaded, so they are set before a worker process starts."""
+"""Environment variables that BLAS libraries read when they are loaded; they are set before a worker process starts."""
 
 _PROCESS_BYTES = 160 << 20
-"""Smallest memory of a worker process; with less it dies during its imports, which take 125 MiB."""
+"""Smallest memory in bytes of a worker process; with less memory, a process dies during its imports, which take 125 MiB."""
 
 _CLOSE_TIMEOUT = 2.0
 _HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://", "silence_logs": logging.ERROR}
 
 _POLL = 0.02
 _PAUSE = 0.5
-"""Seconds between the loss of a worker that its nanny does not restart and the next start."""
+"""Seconds to wait before a worker is started again, after the loss of a worker that its nanny does not restart."""
 
 _ATTEMPTS = 3
-"""Number of starts that may fail with an error of the worker. Killed workers are restarted as long as there is time."""
+"""Number of starts that may fail with an error of the worker. Workers that were killed are restarted until the time limit."""
 
 _START_AT_LEAST = 60.0
 """Smallest time limit in seconds for a first start. A slow start, for example while a busy computer loads libraries, is no failure."""
@@ -183,8 +183,8 @@ class _Nanny(Nanny):
 class _Keeper:
     """Keeps one worker alive. Dask's nanny restarts a process that dies; if the nanny gives up, a new nanny replaces it.
 
-    A nanny gives up if a process dies during its first start, fails during a restart, or was told by the scheduler to leave. ``settings``:
-    Dask settings that nannies read when they are made.
+    A nanny gives up if its process dies during its first start, fails during a restart, or receives the scheduler's order to leave.
+    ``settings``: Dask settings that a nanny reads when it is created.
     """
 
     def __init__(self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -224,7 +224,7 @@ class _Keeper:
     async def end(self) -> None:
         """Kill the worker and close its nanny.
 
-        Tasks are pure, so killing loses nothing. A regular shutdown takes a second, and during a long task the worker may not notice it.
+        Tasks are pure, so killing loses nothing. A regular shutdown takes a second, and a worker may not notice it during a long task.
         """
         self._ended = True
         if self._nanny is None:
@@ -266,7 +266,7 @@ class Keepers:
         self._loop = cast(Any, loop).asyncio_loop
 
     def start(self, config: ClusterConfig, emit: Sink) -> None:
-        """Start all workers and wait: for the first as long as the limits allow, for the others until they count as hanging."""
+        """Start all workers. Wait for the first worker as long as the limits allow, and for the others until they count as hanging."""
         for keeper in self._keepers:
             asyncio.run_coroutine_threadsafe(keeper.keep(), self._loop)
         began = time.monotonic()

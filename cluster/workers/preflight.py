@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _IDLE_AT_MOST = 512 << 20
 
 TERMINATE_SHARE = 0.95
-"""Share of its memory limit above which Dask kills a worker."""
+"""Share of the worker's memory limit above which Dask kills the worker."""
 
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """Facts that a worker reports. ``pause``: share of its memory above which it accepts no tasks."""
+    """Facts that a worker reports. ``pause``: share of its memory limit above which the worker accepts no tasks."""
 
     versions: dict[str, str]
     memory_limit: int
@@ -46,9 +46,10 @@ def worker_facts(dask_worker: Worker) -> WorkerFacts:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Smallest memory limit and largest number of threads of the workers, and the bytes of an idle worker process.
+    """Smallest memory limit and largest number of threads of the workers, and the memory in bytes of an idle worker process.
 
-    ``share``: share of its memory that a worker may use. Dask pauses a worker above this share, and cached data never shrink.
+    ``share``: share of its memory that a worker may use. Dask pauses a worker above this share, and the memory of cached data never
+    shrinks.
     """
 
     memory: int
@@ -78,7 +79,7 @@ def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | Base
 def check_versions(scheduler: object, workers: Mapping[str, WorkerFacts | BaseException]) -> list[str]:
     """Check that all workers answered and have compatible software. Returns the differences that need a warning.
 
-    The scheduler must be able to import the functions that pass through it. If it does not answer, its versions are not checked.
+    The scheduler must be able to import the functions that pass through it. If the scheduler does not answer, its versions are not checked.
     """
     ours = software_versions()
     warnings = []

@@ -70,8 +70,9 @@ class Watchdog:
     def check(self) -> None:
         """Check the cluster once.
 
-        Raises ClusterLost if the scheduler does not answer, or there are no workers, for too long; WorkerDiskFull if workers are paused by
-        a full disk; Stranded if the plan must be submitted again; Stalled if no task finishes and none of these causes applies.
+        Raises ClusterLost if for too long the scheduler has not answered or there have been no workers; WorkerDiskFull if workers are
+        paused by a full disk; Stranded if the plan must be submitted again; Stalled if no task finishes for too long and none of these
+        causes applies.
         """
         # Fetching a result goes on trying for half a minute after that.
         if not self._link.connected:

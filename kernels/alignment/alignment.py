@@ -57,7 +57,7 @@ Entries = tuple[Array, Array, Array]  # Values, their rows, and the first entry 
 
 
 class _Target(NamedTuple):
-    """Centred labels and the count of each row (> 0), float64 ``(m,)`` each, and the total count."""
+    """``H y`` with each entry multiplied by the count of its row, and the counts (> 0), float64 ``(m,)`` each; and the total count."""
 
     labels: Array
     times: Array
@@ -128,8 +128,8 @@ def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, 
 
 @compiled(deferred=True)
 def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
-    """Return alignment, trace and error bound by the expansion, refined until the bound is at most ``tol * max(a, usual)``. If this bound
-    cannot be reached, return a trace of 0.
+    """Return alignment, trace and error bound, computed by the expansion. The expansion is refined until the bound is at most
+    ``tol * max(a, usual)``, where a is the alignment. If this cannot be reached, the trace returned is 0.
     """
     weight = 0.0
     for i in range(s.size):
@@ -156,7 +156,7 @@ def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usua
 def _align_many_valued(
     entries: Entries, ordered: Array, counted: Array, which: Array, target: _Target, sigmas: Array, tol: float, out: Array
 ) -> None:
-    """Write alignment, trace, width and error bound of the columns ``which`` into ``out`` (4, k). With tol = 0, all pairs are summed."""
+    """Write alignment, trace, width and error bound of the columns ``which`` to ``out`` (4, k). If tol = 0, sum over all pairs of rows."""
     values, rows, starts = entries
     labels, times, m = target
     rank = labels.size

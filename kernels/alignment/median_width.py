@@ -26,7 +26,7 @@ COARSE_GROUPS = 96  # Groups of neighbouring values in the coarse search.
 def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float, float, float]:
     """Return the number of pairs with 0 < distance <= t, the largest of these distances (or 0), and the smallest distance above t (or inf).
 
-    ``v`` (n,) holds ascending distinct values, ``before`` (n + 1,) the number of entries before each.
+    ``v`` (n,) holds ascending distinct values, ``before`` (n + 1,) the number of entries before each value.
     """
     pairs, below, above = 0.0, 0.0, np.inf
     j = 1
@@ -50,8 +50,8 @@ def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float
 
 @compiled(deferred=True)
 def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target: float, slack: float, t: float) -> float:
-    """Return a distance t such that ``target`` of all ``total`` pairs are within t, up to ``slack``. If no such distance exists, return the
-    smallest distance t for which at least ``target`` pairs are within t.
+    """Return a distance t such that ``target`` of all ``total`` pairs are within t, give or take ``slack`` pairs. If no such distance
+    exists, return the smallest distance t for which at least ``target`` pairs are within t.
     """
     low, high = 0.0, v[n - 1] - v[0]
     t_low, f_low, t_high, f_high = 0.0, 0.0, high, total
@@ -74,7 +74,7 @@ def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target:
 
 @compiled(deferred=True)
 def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array) -> None:
-    """Divide the values into len(centres) groups with about equal numbers of entries, each represented by its middle value."""
+    """Divide the values into len(centres) groups with about equal numbers of entries. Each group is represented by its middle value."""
     groups = centres.size
     at = 0
     for g in range(groups):
@@ -145,8 +145,8 @@ SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a se
 
 @compiled(deferred=True)
 def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
-    """Fill x, s and c with value, label and count of each non-zero entry of a column, and of all its zeros as one point; return the number
-    of points. Row i counts ``times[i]`` times; the counts of all rows sum to m.
+    """Fill x, s and c with value, label and count of the points of a column: each non-zero entry is a point, and all zeros together are one
+    point. Return the number of points. Row i counts ``times[i]`` times; the counts of all rows sum to m.
     """
     n, total, counted = 0, 0.0, 0.0
     for p in range(lo, hi):
@@ -189,8 +189,8 @@ def _find_slot(bits: int) -> int:
 def fill_value_table(
     entries: Entries, lo: int, hi: int, labels: Array, times: Array, m: float, table: Table, slots: Array, filled_at: Array
 ) -> int:
-    """Fill v with the distinct values in ascending order, s with their sums of labels, and c with their counts. Return the number of
-    values, or -1 if it exceeds v.size.
+    """Fill v with the distinct values of a column in ascending order, s with the sum of the labels at each value, and c with the count of
+    each value. Return the number of values, or -1 if it exceeds v.size.
 
     ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
@@ -231,7 +231,7 @@ def fill_value_table(
 
 @compiled(deferred=True)
 def median_table_distance(v: Array, c: Array, n: int) -> float:
-    """Return the median non-zero distance of a table of counts, n >= 2."""
+    """Return the median non-zero distance, given n >= 2 distinct values and the count of each."""
     before = np.empty(n + 1)
     before[0] = 0.0
     for i in range(n):
@@ -241,7 +241,7 @@ def median_table_distance(v: Array, c: Array, n: int) -> float:
 
 @compiled(deferred=True)
 def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> tuple[float, float]:
-    """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel, summed over all pairs of the table."""
+    """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel, summed over all pairs of points."""
     form, mass = 0.0, 0.0
     for i in range(n):
         f, g = 0.0, 0.0

@@ -68,8 +68,8 @@ def _check_eps(eps: float) -> None:
 
 
 def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatArray:
-    """Return ``p_start - k * dp`` for k = 0, 1, ... down to p_end, which is included if a step falls on it. Raises ValueError if the range
-    is not allowed.
+    """Return ``p_start - k * dp`` for k = 0, 1, ... down to p_end. The end p_end itself is included only if a step falls on it. Raises
+    ValueError if the range is not allowed.
     """
     if not (np.isfinite(p_start) and 1.0 <= p_end <= p_start):
         raise ValueError(f"p_start is {p_start} and p_end {p_end}; they must satisfy 1 <= p_end <= p_start")
@@ -119,10 +119,10 @@ def _find_junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_
 
 
 def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: float = 1.0) -> float:
-    """Return the middle of the range of p in which exactly ``n_features`` kernels are active. If there is no such range, take the next
-    lower number of kernels that occurs.
+    """Return the middle of the range of p in which exactly ``n_features`` kernels are active. If there is no such range, use the largest
+    number below ``n_features`` that has one.
 
-    The number is lower if several kernels become inactive at the same p (equal loads) or if fewer kernels are active at p_start.
+    The number is smaller if several kernels become inactive at the same p (equal loads) or if fewer kernels are active at p_start.
     ``junctures`` come from :func:`juncture_points`. Raises ValueError if more kernels are active even at p_end, or if no kernel would be
     active.
     """
@@ -167,8 +167,9 @@ def kernel_path(
 ) -> KernelPath:
     """Return the weights at each p of a grid by a predictor-corrector method (Jawanpuria 2014, algorithm 5).
 
-    The alignments a, ``(n,)``, are >= 0; p_end = 1 needs lam1 > 0. Weights at or below eps, in [0, 1/e), stay zero. The predictor is the
-    weight at the previous p (``order`` 0), plus one or two derivative terms of its Taylor series in p (``order`` 1 or 2).
+    The alignments a, ``(n,)``, are >= 0; p_end = 1 needs lam1 > 0. The threshold eps is in [0, 1/e); weights at or below it are set to zero
+    and stay zero. The predictor is the weight at the previous p (``order`` 0), plus one or two derivative terms of its Taylor series in p
+    (``order`` 1 or 2).
     """
     _check_eps(eps)
     if order not in (0, 1, 2):
@@ -217,14 +218,14 @@ def _stack_rows(rows: list[tuple[IntArray, FloatArray]], n: int) -> sp.csr_array
 
 @dataclass(frozen=True)
 class Cells:
-    """Kernel weights at some points of a path, described as piecewise linear functions of the alignment. Kernels that are never active are
-    left out.
+    """Kernel weights at some points of a path, described as piecewise linear functions of the alignment. A cell is a range of alignments on
+    which the functions are linear. Kernels that are never active are left out.
 
     * ``members`` ``(k,)``: the kernels by rising alignment.
-    * ``starts`` ``(n_cells + 1,)``: the first member of each cell.
+    * ``starts`` ``(n_cells + 1,)``: the position in ``members`` of the first kernel of each cell.
     * ``shares`` ``(k,)``: the position t of each member in its cell, from 0 to 1.
     * ``low``, ``high`` ``(n_points, n_cells)``: the weights at the ends of the cells, 0 for inactive cells.
-    * ``error`` ``(n_points,)``: ``sum |w - eta| / sum eta``.
+    * ``error`` ``(n_points,)``: ``sum |w - eta| / sum eta``, for described weights w and exact weights eta.
     """
 
     members: Array
@@ -258,7 +259,7 @@ def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> C
     needed.
 
     Weights are >= 0, 0 for inactive kernels, and rise with the alignments a ``(n,)``; equal alignments have equal weights. ``tol`` is the
-    largest ``sum |w - eta| / sum eta`` at any point.
+    largest error ``sum |w - eta| / sum eta`` allowed at any point, for described weights w and exact weights eta.
     """
     order = np.argsort(a, kind="stable")
     order = order[np.any(weights[:, order] > 0.0, axis=0)]
@@ -280,8 +281,8 @@ def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> C
 
 
 def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, max_cells: int) -> Array | None:
-    """Split cells until the error is at most tol at every point. In each round, the point with the largest error is chosen, and the cell
-    with the largest error at this point is split where half of its error is reached.
+    """Split cells until the error is at most tol at every point. In each round, the point with the largest error is chosen, and at this
+    point the cell with the largest error. The cell is split at the alignment below which half of its error arises.
     """
     unit = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0.0)[:, None]
 

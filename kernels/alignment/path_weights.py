@@ -25,8 +25,8 @@ from ..arrays import FloatArray
 Function = Callable[[FloatArray], FloatArray]
 
 NEWTON_ACCURACY = 1e-12
-"""Newton stops at ``|G| <= ACCURACY * min(1 + |b|, |b| + lam2 p eta^(p-1))``, so that small weights are accurate whatever the unit of
-a.
+"""Newton stops at ``|G| <= NEWTON_ACCURACY * min(1 + |b|, |b| + lam2 p eta^(p-1))``, so that small weights are accurate whatever the unit
+of a.
 """
 
 MAX_NEWTON_STEPS = 40  # Newton steps before a bracket takes over.
@@ -114,7 +114,7 @@ def stationarity(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, 
 
 
 def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return G, D and the threshold for |G| at which Newton stops."""
+    """Return G and D, and the value of |G| at which Newton stops."""
     slope = problem.lam2 * p * eta ** (p - 1.0)
     G, D, size = slope - loads, (p - 1.0) * slope / eta, np.abs(loads)
     if problem.lam1 > 0.0:
@@ -201,7 +201,7 @@ def _kl_form(lam1: float, lam2: float, loads: FloatArray, p: float) -> FloatArra
 
 
 def correct_weights(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, int]:
-    """Return the solution at p by Newton's method from a guess, and the total number of steps of all weights.
+    """Return the weights at p, computed by Newton's method from a guess, and the number of Newton steps, summed over all weights.
 
     The guess ``eta`` ``(n,)`` must be positive, and so must the solution for the loads.
     """

@@ -32,7 +32,7 @@ CONSTANT_SHARE = 1e-14  # A centred matrix whose squared norm is below this shar
 
 @dataclass(frozen=True)
 class MatrixSums:
-    """Sums over symmetric matrices: inner products of all entries ``(k, k)``, row sums ``(k, n)`` and diagonals ``(k, n)``.
+    """Inner products ``(k, k)``, row sums ``(k, n)`` and diagonals ``(k, n)`` of k symmetric matrices.
 
     ``count`` rows are used; the others are zero.
     """
@@ -69,7 +69,7 @@ class MatrixSums:
     def centred(self, alignment: Alignment = "unit") -> FloatArray:
         """Return the inner products of the centred matrices, ``(k, k)``.
 
-        ``"off-diagonal"`` ignores the diagonals: the other entries are centred by their mean.
+        ``"off-diagonal"`` ignores the diagonals: from all other entries, the mean of these entries is subtracted.
         """
         n = self.count
         if alignment == "off-diagonal":
@@ -129,7 +129,7 @@ def _alignment_value(M: FloatArray, a: FloatArray, square: float, theta: FloatAr
 
 
 def _solve_weights(M: FloatArray, a: FloatArray) -> FloatArray:
-    """Return argmin over theta >= 0 of ``theta'M theta - 2 a'theta``, of norm 1, or zeros."""
+    """Return argmin over theta >= 0 of ``theta'M theta - 2 a'theta``, scaled to norm 1; zeros if the minimiser is zero."""
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import nnls
 

@@ -28,7 +28,7 @@ class PackedBank:
     The result for one kernel is bit-identical whichever other kernels are computed with it, except in :meth:`inner_products`.
 
     * ``values``: packed triangles ``(k, n_packed)``, used without a copy, or whole matrices ``(k, n * n)`` (:meth:`over`).
-    * ``bands``, ``(n_bands, 2)``: the position of the first entry of each band in a matrix, and the stride of its rows.
+    * ``bands``, ``(n_bands, 2)``: for each band, the position of its first entry in a matrix, and the stride of its rows.
     * ``frozen``: a read-only view of the values, so that one compiled version of the loops serves both layouts.
     * ``scale``, ``(k,)`` [default: ones]: factors of the kernels, which can be assigned to normalise without changing the values.
     """
@@ -216,8 +216,8 @@ class PackedBank:
         """Return sum_q theta_q K_q; kernels with weight zero are not read.
 
         ``out``, ``(n, n)`` float32 or float64 in C order, is overwritten and returned [default: a new array of the bank's type]. The sum is
-        exactly symmetric: it is added in float64, four kernels with non-zero weight at a time in ascending order, and rounded once.
-        ``change`` works in place on parts of the upper triangle, entry by entry, before they are mirrored.
+        exactly symmetric: kernels with non-zero weight are added in ascending order in float64, four at a time, and the sum is rounded
+        once. ``change`` works in place on parts of the upper triangle, entry by entry, before they are mirrored.
         """
         weights = _check_numbers("theta", theta, (self.k,)) * self.scale
         used = self._check_kernels(np.flatnonzero(weights))
@@ -280,7 +280,7 @@ class PackedBank:
     ) -> FloatArray:
         """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors.
 
-        Then the quadratic forms are beta' U_q, and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that
+        The quadratic forms are then beta' U_q, and K_theta beta is U' theta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that
         are not ``wanted`` are zero in the result; such a row is not read if its beta is zero. Sums are rounded to ``units``,
         ``(len(kernels), m)`` [default: :func:`gramplane.kernels.bank.products.product_units` of the diagonals]. The products of one vector
         are bit-identical whatever the other vectors are.

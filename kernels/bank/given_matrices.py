@@ -32,7 +32,7 @@ class MatrixFigures(NamedTuple):
 def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> MatrixFigures:
     """Return the largest magnitude and asymmetry of a square matrix in one pass, optionally writing its packed upper triangle.
 
-    A C- or Fortran-ordered float32 or float64 matrix is not copied. ``packed``, ``(count_packed(n),)``, is overwritten if given.
+    A C- or Fortran-ordered float32 or float64 matrix is not copied. The array ``packed``, ``(count_packed(n),)``, receives the triangle.
     """
     entries = matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
     mirrored = not entries.flags.c_contiguous and entries.flags.f_contiguous
@@ -62,8 +62,8 @@ def _checksum_weights(n: int) -> NDArray[np.uint32]:
 
 @compiled
 def _checksums(bits: Array, weights: Array, right: Array, below: Array) -> tuple[Any, Any]:
-    """Add the checksums of the rows to the right of the squares on the diagonal to ``right``, and of the columns below the squares to
-    ``below``.
+    """Add two kinds of checksums: to ``right``, those of the rows to the right of the squares on the diagonal; to ``below``, those of the
+    columns below the squares.
 
     Return two bit patterns:
 
@@ -116,7 +116,7 @@ def _greatest_pattern(row: Array, top: np.int32) -> np.int32:
 
 @compiled
 def _compare_tiles(matrix: Array, mirrored: bool, out: NDArray[np.float32]) -> tuple[float, float]:
-    """Return the largest magnitude and asymmetry. A ``mirrored`` matrix is read transposed, so its lower triangle is packed."""
+    """Return the largest magnitude and asymmetry. If ``mirrored``, the matrix is read transposed, so its lower triangle is packed."""
     n, at, image = len(matrix), 0, np.empty((TILE_SIDE, TILE_SIDE), matrix.dtype)
     # One number per column of a tile, so that the loops over them vectorise.
     greatest, asymmetry, trouble = np.zeros(TILE_SIDE, matrix.dtype), np.zeros(TILE_SIDE, matrix.dtype), np.zeros(TILE_SIDE, matrix.dtype)
@@ -149,7 +149,7 @@ def _transpose_tile(matrix: Array, image: Array, top: int, bottom: int, left: in
 
 @compiled
 def _compare_rows(row: Array, image: Array, greatest: Array, asymmetry: Array, trouble: Array) -> None:
-    """Update the largest magnitude and the asymmetry of each column with one row of a tile and its mirror image."""
+    """Compare one row of a tile with its mirror image, and update the largest magnitude and the largest asymmetry of each column."""
     for j in range(row.size):
         a, b = row[j], image[j]
         size, other, off = abs(a), abs(b), abs(a - b)
@@ -162,7 +162,7 @@ def _compare_rows(row: Array, image: Array, greatest: Array, asymmetry: Array, t
 
 @compiled
 def _store_row(line: Array, band: NDArray[np.float32], row: int, begin: int) -> None:
-    """Write part of a row into its band, and the mirror image of its entries into the band's square."""
+    """Write part of a row into its band; copy the entries that are in the square on the diagonal to their mirror positions there."""
     into = band[row, begin : begin + line.size]
     for j in range(line.size):
         into[j] = line[j]

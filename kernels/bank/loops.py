@@ -30,7 +30,7 @@ def square_bands(n: int) -> IntArray:
 
 @compiled
 def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weights: FloatArray, out: Array, mirrored: bool) -> None:
-    """Write ``sum_q weights[q] * K[used[q]]`` to ``out`` (n, n); if ``mirrored``, also below the bands."""
+    """Write ``sum_q weights[q] * K[used[q]]`` to the bands of ``out`` (n, n); if ``mirrored``, also write the entries below the bands."""
     total = np.empty(max(n, STRIP_ENTRIES))
     for band in range(len(bands)):
         first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
@@ -80,7 +80,7 @@ def _add_kernels(out: FloatArray, rows: int, values: Array, at: int, stride: int
 
 @compiled
 def mirror_band(out: Array, first: int, rows: int) -> None:
-    """Copy the part of a band to the right of its square to the rows below it, in tiles that stay in the cache."""
+    """Write the transpose of the part of a band to the right of its square to the rows below the band, in tiles that stay in the cache."""
     n = len(out)
     for left in range(first + rows, n, 32):
         for top in range(first, first + rows, 32):
@@ -112,8 +112,8 @@ def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntA
 
 @compiled
 def list_nonzero(vector: FloatArray, out: IntArray) -> int:
-    """Write the positions of the non-zeros among the first BAND entries and return their number. The NumPy function for this takes numba
-    four times as long to compile.
+    """Write the positions of the non-zeros among the first BAND entries of ``vector`` to ``out``; return their number. (numba takes four
+    times as long to compile NumPy's function for this.)
     """
     count = 0
     for k in range(min(vector.size, BAND)):
@@ -160,10 +160,10 @@ def _tile_product(part: FloatArray, beta: FloatArray, lo: int) -> float:
 
 @compiled
 def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Write the contribution of each tile of a C-ordered block (k, rows, columns) to the forms, bit-identical to `sum_forms`.
+    """Write the contribution of each tile of a C-ordered block (k, rows, columns) to the quadratic forms, bit-identical to `sum_forms`.
 
-    ``left`` (m, rows) and ``right`` (m, columns) are the parts of the vectors, ``out`` is (k, m, row tiles, column tiles). Edges of the
-    block must be multiples of BAND, except at the ends of the matrix.
+    ``left`` (m, rows) and ``right`` (m, columns) are the vectors at the rows and columns of the block; ``out`` is (k, m, row tiles, column
+    tiles). Edges of the block must be multiples of BAND, except at the ends of the matrix.
     """
     height, width = block.shape[1:]
     total, support = np.empty(width), np.empty(BAND, np.int64)

@@ -1,7 +1,7 @@
 """Compiled products ``K_q @ beta`` over Gram matrices in memory and over block pairs, with bit-identical results.
 
-At each row, a tile of 128 columns contributes one weighted sum to the product; by symmetry, at each column, a band of 128 rows contributes
-one weighted sum. Both sums are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in
+A tile of 128 columns contributes one weighted sum to the product at each row. By symmetry, a band of 128 rows contributes one weighted sum
+at each column. Both sums are rounded to multiples of one unit before they are added. Sums of multiples below 2^53 units are exact in
 float64, so neither the order nor the grouping of tiles matters (in the manner of Demmel and Nguyen, "Fast reproducible floating-point
 summation", 2013).
 """
@@ -26,7 +26,7 @@ ROUNDING_SHIFT = 1.5 * 2.0**52  # Adding and subtracting SHIFT units rounds to a
 
 
 def product_units(tops: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Return the rounding units of the products, ``(k, m)``, for largest diagonal entries ``tops`` ``(k,)`` and ``vectors`` ``(m, n)``."""
+    """Return the rounding units ``(k, m)`` of products with ``vectors`` ``(m, n)``; ``tops`` ``(k,)`` are the largest diagonal entries."""
     bound = np.outer(tops, np.abs(vectors).sum(axis=1))
     return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNIT_BITS), 1.0)
 
@@ -55,7 +55,7 @@ def add_band(
     entries: Array, stride: int, on_diagonal: bool, read: IntArray, left: FloatArray, right: FloatArray, unit: float, part: FloatArray,
     to_rows: FloatArray, to_cols: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the contribution of a band of rows to ``K @ beta``, at its rows and at its columns.
+    """Add the contribution of a band of rows to ``K @ beta``: to ``to_rows`` at the rows of the band, to ``to_cols`` at its columns.
 
     Row r of the band begins at entries[r * stride]; in a band on the diagonal the first tile is the square on the diagonal. ``read`` lists
     the rows to read, ascending. They are read four at a time; the last row, with weight zero, fills up the last group of four. ``left`` is
@@ -89,7 +89,7 @@ def add_band(
 
 @compiled
 def _list_rows(beta: FloatArray, wanted: Mask, out: IntArray) -> int:
-    """Write the rows of a band that are wanted or have a non-zero beta, and return their number."""
+    """Write to ``out`` the rows of a band that are wanted or have a non-zero beta; return their number."""
     count = 0
     for k in range(beta.size):
         if beta[k] != 0.0 or wanted[k]:

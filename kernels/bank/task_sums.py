@@ -2,9 +2,9 @@
 
     K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]        c_i the task of row i
 
-Banks and block pairs give bit-identical results. A band of 128 rows and a tile of 128 columns add one number for each pair of tasks; it is
-rounded to a multiple of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster if the rows of a task are
-contiguous.
+Banks and block pairs give bit-identical results. The entries in a band of 128 rows and a tile of 128 columns contribute one number for each
+pair of tasks; the number is rounded to a multiple of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster
+if the rows of a task are contiguous.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, code
 def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
     """Return the contributions of a block pair ``(k, rows, columns)`` of raw entries to the forms.
 
-    Its ranges begin at multiples of 128. ``beta`` and the tasks ``codes`` cover all n rows; ``units``, ``(k, T, T)``, come from
-    :func:`task_units`.
+    The ranges ``rows`` and ``cols`` begin at multiples of 128. ``beta`` and the tasks ``codes`` cover all n rows; ``units``, ``(k, T, T)``,
+    come from :func:`task_units`.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     width, diagonal = cols[1] - cols[0], rows == cols
@@ -125,7 +125,7 @@ def used_weights(weights: FloatArray) -> tuple[IntArray, FloatArray]:
 
 
 def task_units(tops: FloatArray, beta: FloatArray, codes: IntArray, n_tasks: int) -> FloatArray:
-    """Return the units to which contributions are rounded, (k, T, T): 2^-50 of a power of two above
+    """Return the units to which contributions are rounded, (k, T, T): 2^-50 times a power of two above
     ``max_i K_ii ||beta_s||_1 ||beta_t||_1``.
     """
     norms = np.asarray(np.bincount(codes, np.abs(beta), n_tasks), np.float64)
@@ -146,8 +146,8 @@ def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
 
 @compiled
 def _tasks_of_tiles(codes: IntArray, n_tasks: int) -> tuple[IntArray, IntArray]:
-    """Return the tasks that occur in each tile of columns, without repetition. For the tile that begins at column f, they are ``present[f :
-    ends[f // BAND]]``.
+    """Return two arrays, ``present`` and ``ends``: the tasks that occur in the tile of columns beginning at column f are
+    ``present[f : ends[f // BAND]]``, without repetition.
     """
     present, ends, seen = np.empty(codes.size, np.int64), np.empty(codes.size // BAND + 1, np.int64), np.full(n_tasks, -1)
     for first in range(0, codes.size, BAND):
@@ -168,8 +168,8 @@ def add_task_sums(
     """Add the contributions of one band of rows of all kernels to the sums.
 
     Row r of the band of kernel q begins at values[q, at + r * stride]; in a band on the diagonal the first tile is the square there.
-    ``order`` lists the rows to read, task by task. ``left_codes`` and ``left`` are the codes and beta of the rows, ``right_codes`` and
-    ``right`` those of the columns.
+    ``order`` lists the rows to read, task by task. ``rows`` holds the task and the beta of each row, ``cols`` those of each column.
+    ``sums`` are the sums of the square and of the entries to its right.
     """
     left_codes, left = rows
     right_codes, right = cols

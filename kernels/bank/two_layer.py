@@ -7,8 +7,8 @@ With signed dual variables beta (alpha y) and K2(mu) = exp(sum_t mu_t K_t) entry
     F(\mu) = \lambda \sum_t \mu_t + \max_\beta \; c^T\beta - \tfrac12 \beta^T K_2(\mu) \beta, \qquad
     \frac{\partial F}{\partial \mu_t} = \lambda - \tfrac12 \beta^T (K_2(\mu) \circ K_t) \beta .
 
-F is not convex, but bounded below, and F(0) bounds lambda times the sum of the best weights (source: Zhuang, thesis, 2011, chapter 4, (4.2)
-and (4.5); its objective J is -F).
+F is not convex, but bounded below. For the best weights, lambda times their sum is at most F(0) (source: Zhuang, thesis, 2011, chapter 4,
+(4.2) and (4.5); the objective J of that thesis is -F).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def exponentiate(inner: FloatArray) -> FloatArray:
 
 
 def is_refused(exponents: FloatArray) -> bool:
-    """Return whether an exponent of the second layer is too large, from the diagonal alone: the kernel sum is positive semi-definite, so no
-    entry exceeds the largest diagonal one.
+    """Return whether an exponent of the second layer is too large. ``exponents`` is the diagonal of the kernel sum. No other entry of the
+    sum is larger than the largest of these, because the sum is positive semi-definite.
     """
     return bool(exponents.max() > LARGEST_EXPONENT)
 
@@ -147,7 +147,7 @@ class TwoLayerPoint:
 
 
 class TwoLayerObjective:
-    """F and its gradient; ``penalty`` is lambda, and SVMs of one size share the ``scratch``."""
+    """The function F of the weights, and its gradient. ``penalty`` is lambda; SVMs of one size share the ``scratch``."""
 
     def __init__(self, layer: Layer, problem: DualProblem, penalty: float = 1.0, scratch: Scratch | None = None) -> None:
         self.layer, self.problem, self.penalty = layer, problem, penalty
@@ -156,7 +156,7 @@ class TwoLayerObjective:
     def at(self, mu: FloatArray, warm: Warm = None, below: float = np.inf) -> TwoLayerPoint | None:
         """Return the SVM at weights ``mu``, started at the beta of ``warm``.
 
-        Returns None if the exponents are too large, the SVM cannot be solved, or its value is above ``below``.
+        Returns None if the exponents are too large, the SVM cannot be solved, or F is above ``below``.
         """
         kernel = self.layer.kernel(mu)
         if kernel is None:
@@ -217,8 +217,8 @@ def next_length(old: TwoLayerPoint, new: TwoLayerPoint, eta: float) -> float:
     """Return the spectral length ``s's / s'r``, where s is the change of the weights and r the change of the gradient (Barzilai and
     Borwein, 1988).
 
-    If the gradient shows no curvature, the length is twice the last one. It is at most ten times the last length, and at least a tenth of
-    it.
+    If the gradient shows no curvature, the result is twice the last length ``eta``. It is at most ten times the last length, and at least a
+    tenth of it.
     """
     change = new.mu - old.mu
     curvature = float(change @ (new.slopes - old.slopes))

@@ -48,8 +48,8 @@ def block_columns(count: int) -> tuple[int, int]:
 
 
 def leading_pairs(product: Callable[[FloatArray], FloatArray], n: int, count: int) -> LeadingEigenpairs:
-    """Return the ``count`` <= n largest eigenvalues of a symmetric matrix ``(n, n)`` with their vectors; ``product`` maps V ``(n, b)`` to
-    ``A V``.
+    """Return the ``count`` <= n largest eigenvalues of a symmetric matrix A ``(n, n)`` with their eigenvectors; ``product`` maps V
+    ``(n, b)`` to ``A V``.
 
     The iteration ends when the residuals are at most TOLERANCE, or after MAX_PRODUCTS products.
     """
@@ -76,7 +76,7 @@ def leading_pairs(product: Callable[[FloatArray], FloatArray], n: int, count: in
 
 
 def _next_block(block: FloatArray, basis: FloatArray) -> FloatArray:
-    """Return orthonormal directions of a block that are orthogonal to the basis; none if the block adds only rounding errors."""
+    """Return an orthonormal basis of what a block adds to the given basis; no columns if the block adds only rounding errors."""
     length = float(np.linalg.norm(block, axis=0).max())
     for _ in range(2):
         block = block - basis @ (basis.T @ block)
@@ -98,7 +98,7 @@ TIE_TOLERANCE = 1e-6
 
 
 def column_signs(vectors: FloatArray) -> FloatArray:
-    """Return for each column of ``(n, r)``, n > 0, the sign (-1 or +1) of its entry of largest magnitude; the first such entry in a tie."""
+    """Return the sign (-1 or +1) of the entry of largest magnitude in each column of ``(n, r)``, n > 0; in a tie, of the first one."""
     size = np.abs(vectors)
     first = np.argmax(size >= (1.0 - TIE_TOLERANCE) * size.max(axis=0), axis=0)
     return np.where(np.take_along_axis(vectors, first[None], axis=0)[0] < 0, -1.0, 1.0)

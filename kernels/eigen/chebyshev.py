@@ -35,8 +35,8 @@ LANCZOS_STEPS = 40
 class Spectrum:
     """Bounds of a spectrum, and moments that estimate how many eigenvalues are above a value.
 
-    All eigenvalues are between ``lo`` and ``top``. ``moments``, ``(MOMENTS + 1,)``, are estimates of ``trace T_k(A~)``, where A~ is the
-    matrix mapped to [-1, 1].
+    All eigenvalues are between ``lo`` and ``top``. ``moments``, ``(MAX_MOMENT + 1,)``, are estimates of ``trace T_k(A~)``, where A~ is the
+    matrix with its spectrum mapped to [-1, 1] and T_k is the Chebyshev polynomial of degree k.
     """
 
     lo: float
@@ -46,7 +46,8 @@ class Spectrum:
     def count(self, level: float) -> float:
         """Return an estimate of the number of eigenvalues above ``level``.
 
-        It is ``sum_k g_k c_k m_k`` with ``c_0 = arccos(t)/pi``, ``c_k = 2 sin(k arccos t) / (k pi)`` and Jackson factors g.
+        It is ``sum_k g_k c_k m_k`` with moments m, Jackson factors g, ``c_0 = arccos(t)/pi`` and ``c_k = 2 sin(k arccos t) / (k pi)``,
+        where t is ``level`` mapped to [-1, 1].
         """
         centre, half = 0.5 * (self.top + self.lo), 0.5 * (self.top - self.lo)
         angle = math.acos(min(1.0, max(-1.0, (level - centre) / half)))
@@ -56,7 +57,7 @@ class Spectrum:
         return float(angle / np.pi * self.moments[0] + (jackson * (2 * np.sin(k * angle) / (k * np.pi))) @ self.moments[1:])
 
     def level(self, count: float) -> float:
-        """Return a value above which there are an estimated ``count`` eigenvalues, by bisection."""
+        """Return, by bisection, a value such that an estimated ``count`` eigenvalues are above it."""
         lo, hi = self.lo, self.top
         for _ in range(50):
             middle = 0.5 * (lo + hi)
@@ -109,7 +110,7 @@ def _inner_product(x: Block, y: Block) -> float:
 
 
 def _estimate_moments(operator: SymmetricOperator, lo: float, top: float, seed: int) -> FloatArray:
-    """Return ``trace T_k(A~)`` for k up to ``MAX_MOMENT``; one product gives two of them by ``T_j T_k = (T_{j+k} + T_{|j-k|}) / 2``."""
+    """Return ``trace T_k(A~)`` for k up to ``MAX_MOMENT``; one product gives two moments by ``T_j T_k = (T_{j+k} + T_{|j-k|}) / 2``."""
     panels, n = Panels.of(operator, np.float32), operator.n
     centre, half = 0.5 * (top + lo), 0.5 * (top - lo)
     old = (2 * np.random.default_rng((seed, 2)).integers(0, 2, size=(n, PANEL_WIDTH)) - 1).astype(np.float32)
@@ -127,8 +128,8 @@ def _estimate_moments(operator: SymmetricOperator, lo: float, top: float, seed: 
 
 
 MAX_STAGE_GROWTH = 1e6
-"""Largest growth at the top of the spectrum in one stage, relative to the damped part. With more growth, float32 columns become
-linearly dependent.
+"""Largest factor by which one stage may amplify the top of the spectrum relative to the damped part. With a larger factor, float32 columns
+become linearly dependent.
 """
 
 MAX_STAGES = 12  # Stages after which the best subspace so far is returned, with the error it has.
@@ -142,8 +143,8 @@ class LeadingPairs:
     """The positive eigenpairs found in a filtered subspace: values ``(r,)``, descending, vectors ``(n, r)``, and the relative error of
     ``sum_i values_i^2``.
 
-    ``block``, ``(n, b)``, is the whole subspace, as Ritz vectors by descending value; it is None if the matrix was solved as a dense one.
-    ``vectors`` and ``block`` have the type that the :class:`ColumnBlock` returns, which is an array for a block in memory.
+    ``block``, ``(n, b)``, holds the Ritz vectors of the whole subspace, by descending Ritz value; it is None if a dense decomposition was
+    used. ``vectors`` and ``block`` have the type that the :class:`ColumnBlock` returns, which is an array for a block in memory.
     """
 
     values: FloatArray
@@ -168,8 +169,8 @@ class BlockPlan:
     degree: int
 
     def stage(self, left: int) -> int:
-        """Divide the total degree ``left`` into equal stages, none of which grows by more than ``MAX_STAGE_GROWTH``. Return the degree of
-        the next stage.
+        """Divide the total degree ``left`` into equal stages, so that the growth in each stage is at most ``MAX_STAGE_GROWTH``. Return the
+        degree of the next stage.
         """
         rate = math.acosh(1 + 2 * (self.top - self.damped[1]) / (self.damped[1] - self.damped[0]))
         max_degree = max(1, int(math.acosh(MAX_STAGE_GROWTH) / rate))
@@ -177,10 +178,10 @@ class BlockPlan:
 
 
 def plan_block(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, columns: int | None = None) -> BlockPlan:
-    """Return the block size and interval for which the filter needs the fewest operations.
+    """Return the plan with the block size and interval for which the filter needs the fewest operations.
 
     After degree m, a random block misses about ``1e6 * sum_i s_i^2 / cosh(m a_i)^2`` of ``sum_i s_i^2``, where ``cosh a_i`` is the
-    eigenvalue s_i after mapping the damped interval to [-1, 1]. The factor was between 1e5 and 1e7 on graphs.
+    eigenvalue s_i after mapping the damped interval to [-1, 1]. On graphs, the true factor in place of 1e6 was between 1e5 and 1e7.
     """
     sizes = sorted({min(n, int(margin * rank) + SPARE_COLUMNS) for margin in RANK_MARGINS}) if columns is None else [columns]
     plans = [_plan_size(spectrum, size, tol) for size in sizes]
@@ -217,10 +218,10 @@ def chebyshev_positive(
     """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``. The result does not depend on the number of
     threads.
 
-    * ``spectrum`` only determines the block size and the damped interval.
-    * ``make_block`` makes a block for given numbers of columns and positive pairs.
+    * ``spectrum`` is used only to choose the block size and the damped interval.
+    * ``make_block`` makes a block, given the number of columns and the estimated number of positive pairs.
     * ``tol`` is the relative error of ``||A_+||_F^2``.
-    * ``start`` is the block of a similar matrix, with which a smaller degree is enough.
+    * ``start`` is the block of a similar matrix; starting from it, a smaller degree is enough.
 
     Raises MemoryError before a block, or the dense matrix used in its place, would take more than ``memory`` bytes of this process.
     """

@@ -134,7 +134,7 @@ RANDOM_ROWS = 1024  # Rows that are drawn at a time; they decide which number of
 
 
 class ColumnBlock(Protocol):
-    """A block V, ``(n, columns)``, float32, belonging to a matrix A."""
+    """A block V, ``(n, columns)``, float32; a filter turns its columns into eigenvectors of a matrix A."""
 
     @property
     def columns(self) -> int: ...
@@ -174,7 +174,7 @@ class ColumnBlock(Protocol):
         ...
 
     def squared_residuals(self, weights: FloatArray, values: FloatArray) -> FloatArray:
-        """Return ``||A u_i - values_i u_i||^2`` for the columns u of ``V weights``."""
+        """Return ``||A u_i - values_i u_i||^2`` for the columns u_i of ``V weights``."""
         ...
 
     def rotate(self, weights: FloatArray, count: int) -> Vectors:
@@ -198,8 +198,8 @@ class BlockEngine(Protocol):
         ...
 
     def assemble(self, n: int, solved: list[tuple[NDArray[np.intp], Any]], order: NDArray[np.intp]) -> tuple[Any, Any]:
-        """Return eigenvectors and block of the whole matrix. ``solved`` holds the rows and the result of each part; ``order`` sorts the
-        pairs of all parts.
+        """Return the eigenvectors and the block of the whole matrix. ``solved`` holds the rows and the result of each part; ``order`` sorts
+        the eigenpairs of all parts.
         """
         ...
 
@@ -281,7 +281,7 @@ class ArrayBlock:
         solve_columns(self.array, scale, lower, self._threads)
 
     def squared_residuals(self, weights: FloatArray, values: FloatArray) -> FloatArray:
-        """Return ``||A u_i - values_i u_i||^2`` for the columns u of ``V weights``."""
+        """Return ``||A u_i - values_i u_i||^2`` for the columns u_i of ``V weights``."""
         vectors = rotate_columns(self.array, weights, self._threads)
         with one_thread():
             return np.square(self._operator.product(vectors) - vectors * values).sum(axis=0)
@@ -310,7 +310,8 @@ def random_rows(n: int, columns: int, seed: int) -> Iterator[tuple[slice, NDArra
 
 
 def filter_block(panels: Panels, block: Block, degree: int, damped: tuple[float, float], top: float, threads: int) -> None:
-    """Overwrite V by the scaled ``T_degree(A~) V``, where A~ maps the damped interval to [-1, 1]; eigenvectors above it grow.
+    """Overwrite V by ``T_degree(A~) V``, scaled, where A~ is A with the damped interval mapped to [-1, 1]. Components along eigenvectors
+    above this interval grow.
 
     With half width e and centre c of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the running
     ``sigma' = 1 / (2 / sigma_1 - sigma)``: ``Y' = (2 sigma' / e)(A - c) Y - sigma sigma' Y_old``. The filter value at ``top`` stays one.

@@ -1,7 +1,7 @@
-"""A large symmetric matrix: the sum of a sparse part and a low-rank part that may be centred.
+"""A large symmetric matrix: the sum of a sparse part and a low-rank part. The low-rank part may be centred.
 
-The matrix is split into its connected components. Each component is multiplied by panels of 64 columns; the same loop applies scale, shift
-and the three-term recurrence.
+The matrix is split into its connected components. Each component is multiplied by panels of 64 columns; scaling, shift and the three-term
+recurrence of the filter are part of the same loop.
 """
 
 from __future__ import annotations

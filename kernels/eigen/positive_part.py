@@ -1,4 +1,4 @@
-"""The positive part of a symmetric matrix, and the closed forms of non-parametric kernel learning that follow from it.
+"""The positive part of a symmetric matrix, and closed-form solutions of non-parametric kernel learning that use it.
 
 Source: Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), chapter 3, Propositions 3.25 and 3.26.
 """
@@ -38,8 +38,8 @@ class PositivePart:
 
     In each column of U the entry of largest magnitude (the first such entry in a tie) is positive. ``block``, ``(n, b)``, is a starting
     point for a later call with a similar matrix; it is None for dense solves. ``method`` is the method used for the largest component.
-    ``error`` is the estimated relative error of ``||A_+||_F^2``. If an engine held a block, ``vectors`` and ``block`` have the engine's
-    types and are read in pieces (:func:`column_pieces`, :class:`StoredBlock`).
+    ``error`` is the estimated relative error of ``||A_+||_F^2``. If an engine stored the block outside of this process, ``vectors`` and
+    ``block`` have the engine's types and are read in pieces (:func:`column_pieces`, :class:`StoredBlock`).
     """
 
     values: FloatArray
@@ -96,9 +96,9 @@ def lanczos_positive(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the positive eigenvalues, descending, with eigenvectors; None if there are too many or the iteration does not converge.
 
-    ``rank`` is the estimated number of positive eigenvalues: ``rank + 5`` pairs are computed first, and then twice as many each time, until
-    one of them is not positive. ``tol`` is the relative error of ``||A_+||_F^2``; ``seed`` determines the first vector. At most the
-    ``max_rank`` largest pairs are returned.
+    ``rank`` is the estimated number of positive eigenvalues: ``rank + 5`` pairs are computed first. Their number is then doubled until one
+    of the eigenvalues is not positive, or ``max_rank`` is reached. ``tol`` is the relative error of ``||A_+||_F^2``; ``seed`` determines
+    the first vector. At most the ``max_rank`` largest pairs are returned.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     size = min(rank, limit) + 5
@@ -147,7 +147,7 @@ def column_pieces(vectors: Vectors) -> Iterator[tuple[slice, FloatArray]]:
 
 
 def as_array(vectors: Vectors) -> FloatArray:
-    """Return all columns as an array, given an array or the engine's representation of it."""
+    """Return all columns as one array, from an array or from the representation that the engine uses."""
     return vectors if isinstance(vectors, np.ndarray) else vectors.read(0, vectors.shape[0])
 
 
@@ -205,7 +205,7 @@ def _solve_part(
 def _assemble_parts(
     n: int, solved: list[tuple[NDArray[np.intp], PositivePart]], max_rank: int | None, engine: BlockEngine | None
 ) -> PositivePart:
-    """Merge the eigenpairs of the components, by descending value, and put their blocks side by side."""
+    """Merge the eigenpairs of the components, by descending eigenvalue, and put the blocks of the components side by side."""
     if not solved:
         return PositivePart(np.zeros(0), np.zeros((n, 0)), None, "dense")
     values = np.concatenate([part.values for _, part in solved])

@@ -64,7 +64,7 @@ class Expansion:
 
 
 def gaussian_period(gamma: float, extent: Array) -> Array:
-    r"""Return the period of the sampled spectrum for features whose values span ``extent``.
+    r"""Return the period P of the sampled spectrum for features whose values span ``extent``.
 
     Sampling the spectrum at multiples of ``L = 2 pi / P`` turns ``exp(-gamma d^2)`` into its P-periodic sum. The adjacent copies are at
     most ``exp(-gamma (P - extent)^2)``, the omitted harmonics about ``exp(-(6 L)^2 / (4 gamma))``. The period makes both equal:
@@ -95,7 +95,7 @@ def _amplitudes(gamma: float, period: Array, harmonics: Array) -> Array:
 
 @compiled(inline=True)
 def _bin(x: Entry, maximum: Entry, n_bins: int) -> int:
-    """Return how many of the edges k * maximum / n_bins, k = 1 .. n_bins, x has reached."""
+    """Return the number of bin edges, ``k * maximum / n_bins`` for k = 1 .. n_bins, that x has reached."""
     if x <= 0.0 or maximum <= 0.0:
         return 0
     return int(min(x / maximum * n_bins * REACHED, np.float64(n_bins)))
@@ -103,7 +103,7 @@ def _bin(x: Entry, maximum: Entry, n_bins: int) -> int:
 
 @compiled
 def _waves(x: float, step: float, amplitude: Array, wave: Array) -> None:
-    """Fill wave[1:] with amplitude * (cos, sin) of the harmonics of step * x; wave[0] is the constant."""
+    """Fill ``wave[0]`` with the constant, and ``wave[1:]`` with cosine and sine of each multiple of ``step * x``, times its amplitude."""
     c1, s1 = math.cos(step * x), math.sin(step * x)
     c, s = c1, s1
     wave[0] = amplitude[0]
@@ -125,7 +125,7 @@ def _histogram(x: Entry, u: Entry, maximum: Entry, state: Array) -> None:
 def _wave_sum(
     x: Entry, u: Entry, low: Entry, high: Entry, step: Entry, amplitude: Array, at_zero: Array, wave: Array, state: Array
 ) -> None:
-    """Add u (phi(x) - phi(0)), so that zeros can be skipped."""
+    """Add ``u (phi(x) - phi(0))`` to ``state``. The term of a zero is then zero, so zeros can be skipped."""
     if x != 0.0:
         _waves(min(max(x, low), high), step, amplitude, wave)
         for h in range(state.size):
@@ -231,7 +231,7 @@ def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, 
 
     ``X`` is an ``(n, k)`` block, ``u`` the ``(n,)`` dual vector. ``minimum`` and ``maximum``, ``(k,)``, are the ranges of the training
     values, zeros included; values outside are clipped. Histogram intersection takes one weighted histogram per feature and a reverse
-    cumulative sum; its ``minimum`` must not be negative.
+    cumulative sum; for this kernel, ``minimum`` must not be negative.
     """
     n, k = shape(X)
     if expansion.name == "identity":

@@ -58,10 +58,10 @@ class GroupIndex:
 
 
 class CutGroups(NamedTuple):
-    """Partial scores of some groups, each summed over the features of the group that are in one stripe.
+    """Partial scores of groups that extend beyond a stripe: each is the sum over those features of the group that are in the stripe.
 
-    * Ids of the groups, int64 ``(q,)``, ascending.
-    * Partial scores in two words, float64 ``(q, 2)``.
+    * ``ids``: the groups, int64 ``(q,)``, ascending.
+    * ``sums``: partial scores in two words, float64 ``(q, 2)``.
     """
 
     ids: Array
@@ -228,7 +228,7 @@ def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tupl
     """Score the groups of one stripe: ``eta_G ||c_G||^2``.
 
     ``c_local``, float64 ``(k,)``, are the correlations of the features ``offset .. offset + k - 1``. Returns the B best groups that are
-    inside the stripe, with their scores, and the sums of the groups that extend beyond it, for :func:`merge_partials`.
+    inside the stripe, with their scores, and the partial scores of the groups that extend beyond it, for :func:`merge_partials`.
     """
     c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
     if offset < 0 or offset + c.size > index.n_features:
@@ -266,8 +266,8 @@ def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
 
 
 def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
-    """Rank the groups that cross stripe borders together with the best groups inside stripes. ``ids`` and ``sums`` are complete: merged
-    over all stripes.
+    """Rank the groups that cross stripe borders together with ``top``, the best groups inside stripes. ``ids`` and ``sums`` are the groups
+    that cross borders and their scores, merged over all stripes.
     """
     if not len(ids):
         return merge_top([top], B)
@@ -277,7 +277,7 @@ def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
 
 @compiled
 def _children(parent: Array, begin: Array, child: Array) -> None:
-    """Fill the children of each group, ascending; the roots come last, under number n_groups."""
+    """List the children of each group in ascending order in ``child``. The last list, under the number n_groups, holds the roots."""
     n = parent.size
     for g in range(n):
         begin[(parent[g] if parent[g] >= 0 else n) + 1] += 1
@@ -292,7 +292,7 @@ def _children(parent: Array, begin: Array, child: Array) -> None:
 
 @compiled
 def _heaviest(by_size: Array, parent: Array, eta: Array) -> Array:
-    """Return the largest weight strictly below each group, computed from small to large groups."""
+    """Return, for each group, the largest weight among the groups strictly below it, computed from small to large groups."""
     below = np.zeros(eta.size)
     for g in by_size[::-1]:
         if parent[g] >= 0:
@@ -302,7 +302,7 @@ def _heaviest(by_size: Array, parent: Array, eta: Array) -> Array:
 
 @compiled
 def _search(c: Array, tree: tuple[Array, ...], threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int, int]:
-    """Return the heap size, the number of groups scored, and the index of a group whose score is not finite (or -1)."""
+    """Search a tree. Return the heap size, the number of groups scored, and the index of a group whose score is not finite (or -1)."""
     indptr, members, eta, below, begin, child = tree
     n = eta.size
     stack = np.empty(n, np.int64)
@@ -339,8 +339,8 @@ def _search(c: Array, tree: tuple[Array, ...], threshold: float, hk: Array, hi: 
 def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) -> tuple[TopB, int]:
     """Return the B best groups of a tree by depth-first search, and the number of groups scored.
 
-    A group inside G has at most the sum of squares of G. All groups below G are therefore skipped if that sum times the largest weight
-    below G is strictly less than the current B-th score. Ties are visited, and the lower index wins.
+    The sum of squared correlations of a group inside G is at most that of G. All groups below G are therefore skipped if the sum of G times
+    the largest weight below G is strictly less than the current B-th score. Ties are visited, and the lower index wins.
 
     ``c``, float64 ``(n_features,)``, are the correlations of all features; ``threshold`` is a valid lower bound of the B-th score.
     """
@@ -362,10 +362,10 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
 
 
 def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
-    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each.
+    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each feature.
 
-    A feature shared by several groups is one column, scaled by ``sqrt(sum of their eta)``, which gives the same kernel as one copy of the
-    column per group (docs/theory/fgm.md, "Groups").
+    A feature shared by several groups is one column, scaled by the square root of the sum of the groups' eta. This gives the same kernel as
+    one copy of the column per group (docs/theory/fgm.md, "Groups").
     """
     ids = np.sort(np.asarray(chosen, np.int64))
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):

@@ -32,7 +32,7 @@ MAX_FEATURES = 2**31  # Two feature ids share one int64 inside the heaps.
 
 
 class TooManyProducts(ValueError):
-    """The search would form more products than its budget allows: no feature is rare enough, or no score large enough, for screening."""
+    """The search would form more products than its budget allows: too few features are rare, or scores too small, for screening to help."""
 
 
 class TopPairs(NamedTuple):
@@ -93,7 +93,7 @@ class PairLimits:
 
 
 def encode(ids: Array) -> Array:
-    """Return one int64 per pair, in the order of ``(first, second)``. Raises ValueError if a feature id does not fit in 31 bits."""
+    """Return one int64 per pair; the codes sort like ``(first, second)``. Raises ValueError if a feature id does not fit in 31 bits."""
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     if ids.size and int(ids.max()) >= MAX_FEATURES - 1:
         raise ValueError(f"feature {int(ids.max())} is out of range; products support at most 2**31 - 1 features")
@@ -107,7 +107,7 @@ def decode(codes: Array) -> Array:
 
 
 def as_pairs(top: TopB) -> TopPairs:
-    """Turn a list of codes into a list of pairs."""
+    """Convert a list of the best codes to a list of the best pairs."""
     return TopPairs(decode(top.ids), top.keys, top.values)
 
 
@@ -117,12 +117,12 @@ def merge_top_pairs(tops: Sequence[TopPairs], B: int) -> TopPairs:
 
 
 def by_frequency(features: Array, counts: Array) -> Array:
-    """Return features sorted by frequency rank: most non-zeros in the whole data set first, ties by id."""
+    """Return features sorted by frequency: those with most non-zeros in the whole data set first, ties by id."""
     return np.asarray(features, np.int64)[np.lexsort((features, -np.asarray(counts, np.int64)))]
 
 
 def most_frequent(counts: Array, K: int) -> Array:
-    """Return the first K features in frequency rank, given the non-zeros of all features; features without non-zeros are excluded."""
+    """Return the K most frequent features, most frequent first, given the non-zeros of each feature; features without any are excluded."""
     counts = np.asarray(counts)
     if counts.size >= MAX_FEATURES:
         raise ValueError(f"the data has {counts.size} features; products support fewer than 2**31")

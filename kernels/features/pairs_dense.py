@@ -28,14 +28,14 @@ ROWS = 2048  # Rows of one BLAS call; sums over more rows are added in float64.
 
 
 def dense_tiles(n_features: int, width: int = TILE) -> list[Tile]:
-    """Return the tiles ``(i0, i1, j0, j1)``, j0 <= i0, that cover all products; they can be distributed over tasks in any way."""
+    """Return the tiles ``(i0, i1, j0, j1)``, j0 <= i0, that cover all products. The tiles can be distributed over tasks in any way."""
     strips = [(a, b) for a, b in pairwise([*range(0, n_features, width), n_features]) if b > a]
     return [(*strips[i], *strips[j]) for i in range(len(strips)) for j in range(i + 1)]
 
 
 @compiled
 def _sums(x: Array, row_step: int, column_step: int, u: Array, first: Array, second: Array, out: Array) -> None:
-    """Write out[p] = sum of u_i (x[i, first] x[i, second]) over ascending rows, which is the fixed order."""
+    """Write to ``out[p]`` the sum of ``u_i (x[i, first] x[i, second])`` for pair p, over ascending rows: this is the fixed order."""
     for i in range(u.size):
         ui = u[i]
         if ui != 0.0:
@@ -112,8 +112,8 @@ def _error(n: int, dtype: type) -> float:
 def _raise_bar(
     ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, keys: Array, ids: Array, spare: Array
 ) -> float:
-    """Push lower bounds of the keys of the tile's products onto the heap. Return the new threshold: the B-th largest bound once the heap is
-    full, and never less than the old threshold.
+    """Push a lower bound of the key of each product of the tile onto the heap. Return the new threshold: the B-th largest bound once the
+    heap is full, and never less than the old threshold.
     """
     size = int(np.int64(0))
     while size < keys.size and keys[size] > 0.0:
@@ -130,7 +130,7 @@ def _raise_bar(
 
 @compiled
 def _candidates(ratio: Array, hi: Array, hj: Array, diagonal: bool, error: float, bar: float, positions: Array) -> int:
-    """Return the number of products of the tile that may reach the threshold; write the first q of them into ``positions`` (q, 2)."""
+    """Return the number of the tile's products that may reach the threshold; write the first of them, up to q, to ``positions`` (q, 2)."""
     size = int(np.int64(0))
     for a in range(hi.size):
         for b in range(a if diagonal else hj.size):

@@ -1,8 +1,8 @@
 """Products of sparse features with the largest scores: a compact head, screening by bounds, and a fallback by column.
 
-Method: docs/theory/fgm.md, "Degree-2 coordinates". Features are in frequency order; those that survive screening are nearly the first ones
-in this order. The products among the K most frequent features fit in a triangle of ``4 K^2`` bytes, which the row-wise outer product fills
-at cache speed. Definitions, total order and reproducibility are as in :mod:`gramplane.kernels.features.pairs`.
+Method: docs/theory/fgm.md, "Degree-2 coordinates". Features are ordered by frequency; those that survive screening are nearly the first
+ones in this order. The head, the products among the K most frequent features, is a triangle of ``4 K^2`` bytes, which the row-wise outer
+product fills at cache speed. Definitions, total order and reproducibility are as in :mod:`gramplane.kernels.features.pairs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLOCK_ENTRIES = 1 << 15  # Entries turned from columns to rows at a time: their 
 
 @compiled
 def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> Entry:
-    """Return the number of products of two entries in the same row, one from a column from ``done`` on and one from a column before it.
+    """Return the number of pairs of entries that share a row with u != 0, where the later of the two columns is ``done`` or beyond.
     ``seen`` is int32 (n,), zero.
     """
     total = 0
@@ -40,7 +40,7 @@ def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen
 def _gather(
     values: Array, rows: Array, ends: Array, u: Array, lo: int, hi: int, at: Array, begin: Array, column: Array, value: Array
 ) -> None:
-    """Transpose the rows lo .. hi - 1 of the columns: entries by row, columns ascending; ``at`` is each column's next entry."""
+    """Transpose the rows lo .. hi - 1: write their entries row by row, columns ascending. ``at`` points to each column's next entry."""
     next_entry = begin[: hi - lo].copy()
     for k in range(ends.size):
         p = at[k]
@@ -73,7 +73,9 @@ def _count(rows: Array, ends: Array, u: Array, lo: int, hi: int, at: Array, begi
 
 @compiled
 def _outer_products(begin: Array, column: Array, value: Array, u: Array, lo: int, done: int, triangle: Array) -> None:
-    """Add u_i (x_ij x_ik) for all j >= done, k < j of each row; j's row of the triangle starts at j (j - 1) / 2."""
+    """Add ``u_i (x_ij x_ik)`` to the triangle, for each row i and all columns j >= done and k < j. The triangle starts with the products of
+    column ``done``; those of column j start ``j (j - 1) / 2 - done (done - 1) / 2`` entries later.
+    """
     origin = np.uint64(done * (done - 1) // 2)
     for row in range(begin.size - 1):
         first, last, ui = np.uint64(begin[row]), np.uint64(begin[row + 1]), u[lo + row]
@@ -89,7 +91,7 @@ def _outer_products(begin: Array, column: Array, value: Array, u: Array, lo: int
 
 @compiled
 def _head(values: Array, rows: Array, begins: Array, ends: Array, u: Array, height: int, done: int, triangle: Array) -> None:
-    """Fill the triangle over all rows, ``height`` rows at a time so that the transposed entries stay in the cache."""
+    """Add the products of all rows to the triangle, ``height`` rows at a time, so that the transposed entries stay in the cache."""
     n = u.size
     at = begins.copy()
     begin = np.zeros(height + 1, np.int64)
@@ -105,8 +107,8 @@ def _head(values: Array, rows: Array, begins: Array, ends: Array, u: Array, heig
 
 @compiled
 def _push(g: float, factor: float, a: int, b: int, bar: float, size: int, hk: Array, hi: Array, hv: Array) -> tuple[int, float]:
-    """Offer the product (a, b) with correlation ``factor * g``. Return the heap's size and the new threshold, which is -1 if the number is
-    not finite.
+    """Offer the product (a, b) with correlation ``factor * g`` to the heap. Return the heap's size and the new threshold, which is -1 if
+    the correlation is not finite.
     """
     value = factor * g
     key = abs(value)
@@ -120,7 +122,7 @@ def _push(g: float, factor: float, a: int, b: int, bar: float, size: int, hk: Ar
 
 @compiled
 def _scan_triangle(triangle: Array, done: int, ids: Array, factor: float, threshold: float, hk: Array, hi: Array, hv: Array) -> int:
-    """Push the entries of a triangle; return the heap's size, or -1 if a number is not finite."""
+    """Push the entries of a triangle onto the heap; return the heap's size, or -1 if an entry is not finite."""
     size, at = int(np.int64(0)), 0
     bar = max(threshold, 5e-324)
     for j in range(max(done, 1), ids.size):
@@ -183,7 +185,7 @@ def _by_column(
 
 
 class _Slices(NamedTuple):
-    """Chosen columns of a CSC block, in the order of choice: entries ``begins[k]`` to ``ends[k]``."""
+    """Chosen columns of a CSC block, in the order of choice. Column k has the entries ``begins[k]`` to ``ends[k]``."""
 
     values: Array
     rows: Array
@@ -211,7 +213,7 @@ def _finished(heap: Heap, size: int) -> TopPairs:
 
 
 def expected_products(X: sp.csc_array, u: Array, *, columns: Array | None = None, done: int = 0) -> int:
-    """Return the number of products that :func:`head_pairs` or :func:`fallback_pairs` would form; parameters as there."""
+    """Return the number of products that :func:`head_pairs` or :func:`fallback_pairs` would form with the same arguments."""
     u = checked_dual(u, shape(X)[0])
     part = _slices(X, columns)
     return int(_expected(part.rows, part.begins, part.ends, u, done, np.zeros(u.size, np.int32)))
@@ -252,8 +254,7 @@ def fallback_pairs(
     X: sp.csc_array, u: Array, ids: Array, pair_map: PairMap, B: int, column_range: tuple[int, int], *, columns: Array | None = None,
     bound: Array | None = None, threshold: float = 0.0,
 ) -> TopPairs:  # fmt: skip
-    """Return the B best products of the columns in ``column_range`` with all columns before them, column by column, for any number of
-    columns.
+    """Return the B best products of a column in ``column_range`` with a column before it, column by column, for any number of columns.
 
     ``column_range`` are positions ``[lo, hi)``; disjoint ranges can be computed anywhere and merged in any order. ``bound``, ``(K,)``, are
     the :func:`~gramplane.kernels.features.pairs.pair_bounds` of the columns; a column whose bound falls strictly below the growing B-th key

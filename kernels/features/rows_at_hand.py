@@ -1,8 +1,8 @@
 """Caches of rows of a column-major array that dual vectors need repeatedly.
 
-In a column-major array, each row with a non-zero dual variable is in another cache line. Near a solution few rows have a non-zero dual
-variable, mostly the same rows in each round, yet a pass over 500 of 4,096 rows reads nearly all lines. Contiguous copies of the rows are
-read at memory or cache speed; results are bit-identical (:mod:`gramplane.kernels.features.scores`).
+Near a solution few rows have a non-zero dual variable, mostly the same rows in each round. In a column-major array, these rows are in
+different cache lines: a pass over 500 of 4,096 rows reads nearly all lines. Contiguous copies of the rows are read at memory or cache
+speed; results are bit-identical (:mod:`gramplane.kernels.features.scores`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MOST_BYTES = 32 << 20  # of copied rows, of all their columns
 
 
 class RowsAtHand:
-    """Correlations of the columns of one dense array with successive stacks of dual vectors. The array may be one of several parts of a
-    matrix with at most ``width`` columns in total.
+    """Computes correlations of the columns of one dense array with successive stacks of dual vectors. The array may be one part of a matrix
+    with at most ``width`` columns in total.
     """
 
     def __init__(self, X: Array, width: int) -> None:
@@ -77,7 +77,7 @@ def _copy_rows(x: Array, step: int, rows: Array, out: Array) -> None:
 
 
 class RowForm(NamedTuple):
-    """A sparse matrix by rows: row i has ``columns``, ascending, and ``values`` from ``starts[i]`` to ``starts[i + 1]``."""
+    """A sparse matrix by rows: row i is ``columns[starts[i]:starts[i + 1]]``, ascending, with the same range of ``values``."""
 
     starts: Array
     columns: Array
@@ -100,7 +100,7 @@ class RowForm(NamedTuple):
         return made
 
     def matrix(self) -> sp.csr_array:
-        """Return a SciPy matrix that shares columns and values."""
+        """Return a SciPy matrix that shares the arrays ``columns`` and ``values``."""
         matrix = sp.csr_array((self.values, self.columns, self.starts), shape=(len(self.starts) - 1, self.width))
         # Spares SciPy a pass over the indices.
         matrix.has_sorted_indices = True

@@ -28,7 +28,7 @@ NONE = np.zeros(0)
 
 @compiled
 def sparse_dots(values: Array, rows: Array, starts: Array, u: Array, c: Array) -> None:
-    """Add the sum of ``values * u`` over column j, in ascending rows, to c[j]."""
+    """Add, to each c[j], the sum of ``values * u`` over the entries of column j in ascending rows."""
     for j in range(c.size):
         total = c[j]
         for p in range(np.uint64(starts[j]), np.uint64(starts[j + 1])):
@@ -38,8 +38,8 @@ def sparse_dots(values: Array, rows: Array, starts: Array, u: Array, c: Array) -
 
 @compiled
 def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array, c: Array) -> None:
-    """Compute the same as sparse_dots for duals (n * width), width a multiple of 4, and c (width, k). Four sums share one reading of a
-    column's non-zeros.
+    """Compute the same as sparse_dots for duals (n * width), width a multiple of 4, and c (width, k). Four sums are computed in one pass
+    over a column's non-zeros.
     """
     width = np.uint64(c.shape[0])
     for j in range(c.shape[1]):
@@ -58,8 +58,8 @@ def _sparse_dots_by_four(values: Array, rows: Array, starts: Array, duals: Array
 
 @compiled
 def _row_major(x: Array, step: int, active: Array, duals: Array, c: Array, tile: int) -> None:
-    """Add ``duals @ X`` over the active rows to c (m, k), for duals (m, n). The loop is vectorised across columns, so that the order of
-    summation stays the same.
+    """Add ``duals @ X`` over the active rows to c (m, k), for duals (m, n). The loop is vectorised across columns, so that each sum keeps
+    its order.
 
     Eight rows are read at a time, because memory delivers several streams faster than one.
     """
@@ -262,8 +262,8 @@ def apply_scaling(c: Array, u: Array, scale: Array | None, shift: Array | None) 
 
 
 class DualVector(NamedTuple):
-    """A dual vector with its sum and an upper bound of ``max|u|`` that allows for the rounding of a score. Both are computed once for many
-    stripes.
+    """A dual vector, its sum, and an upper bound of ``max|u|`` that allows for the rounding of a score. Sum and bound are computed once for
+    many stripes.
     """
 
     values: Array

@@ -81,7 +81,7 @@ def view(X: Columns) -> SparseView | DenseView:
 
 
 def _native(array: Array) -> Array:
-    """Return values as float32 or float64 in native byte order; all other types become float64."""
+    """Return values in native byte order: float32 and float64 keep their type, all others become float64."""
     if array.dtype in (np.float32, np.float64) and array.dtype.isnative:
         return array
     return array.astype(np.float32 if array.dtype == np.float32 else np.float64)
@@ -220,7 +220,7 @@ class TopB(NamedTuple):
 
 @compiled
 def offer(keys: Array, ids: Array, values: Array, size: int, key: float, identity: int, value: float) -> int:
-    """Offer a candidate to a bounded heap whose root is the worst by (-key, id); return the new size."""
+    """Offer a candidate to a bounded heap; return the new size. The root of the heap is the worst candidate by (-key, id)."""
     if size < keys.size:
         at = size
         while at > 0:
@@ -261,7 +261,7 @@ class Heap(NamedTuple):
         return cls(np.zeros(size), np.zeros(size, np.int64), np.zeros(size))
 
     def top(self, size: int) -> TopB:
-        """Return the first ``size`` entries in their total order."""
+        """Return the first ``size`` entries of the heap, sorted by (-key, id)."""
         order = np.lexsort((self.ids[:size], -self.keys[:size]))
         return TopB(self.ids[:size][order], self.keys[:size][order], self.values[:size][order])
 

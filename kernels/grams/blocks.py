@@ -1,10 +1,10 @@
 """Blocks of Gram matrices: all kernels of a pair of row blocks together, sharing inner products, distances and exponentials.
 
 * ``gram_block(specs, X)`` is exactly symmetric, and an entry does not depend on the other kernels of a call, nor on their order.
-* An entry depends on its two rows alone in three cases: strings, sparse rows, and at most ``MAX_DIRECT_COLUMNS`` features
-  (:mod:`tiles`). The same holds for kernels that are not a function of inner products or Euclidean distances. Any division into
-  blocks then gives bit-identical results, and so does swapping the rows.
-* All other kernels use BLAS in tiles of one fixed shape, padded with zeros. An entry then depends on its two rows alone if the BLAS
+* An entry depends on its two rows alone if the rows are strings, if they are sparse, if there are at most ``MAX_DIRECT_COLUMNS`` features
+  (:mod:`tiles`), or if the kernel is not a function of inner products or Euclidean distances. Any division into blocks then gives
+  bit-identical results, and so does swapping the rows.
+* In all other cases, BLAS is used in tiles of one fixed shape, padded with zeros. An entry then depends on its two rows alone if the BLAS
   library computes all entries of a tile alike (OpenBLAS does). With other libraries, different divisions agree up to rounding, as do
   dense and sparse input.
 """
@@ -52,13 +52,13 @@ from .tiles import (
 FEWEST = 32  # features: those of fewer take no time, and no other function is compiled for them
 
 Groups = dict[tuple[bool, tuple[int, ...] | None], list[int]]
-"""Indices of kernels, grouped by two keys: whether they are independent of sums over features, and which features they read."""
+"""Indices of kernels, grouped by two keys: whether the kernel is independent of sums over features, and which features it reads."""
 
 
 def write_many_columns(
     specs: Sequence[KernelSpec], groups: Groups, left: Rows | DenseColumns, right: Rows | DenseColumns, out: Array
 ) -> Groups:
-    """Write the Gaussian kernels of one feature each to float32 ``(k, n, m)`` if there are many; return the remaining groups."""
+    """Write the Gaussian kernels of single features to float32 ``(k, n, m)``, if there are many such features; return the other groups."""
     single = ((key, members, [KERNELS[specs[q].name] for q in members]) for key, members in groups.items() if len(key[1] or ()) == 1)
     own = {key: members for key, members, families in single if all(one.decays and one.pairing == SQUARES for one in families)}
     if out.dtype != np.float32 or len(own) < FEWEST:
@@ -77,8 +77,8 @@ def write_many_columns(
 
 
 def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray | None:
-    """Return the features as rows of a matrix. The result is ``None`` for sparse rows, rows that are not numeric, and numbers that are not
-    finite; the computation by tiles then reports the error.
+    """Return the features as rows of a matrix. The result is ``None`` for sparse rows, for rows that are not numeric, and if a number is
+    not finite; the computation by tiles then reports the error.
     """
     if isinstance(rows, DenseColumns):
         found = rows.values.T[[rows.places[column] for column in columns]]
@@ -92,7 +92,7 @@ def _features(rows: Rows | DenseColumns, columns: Sequence[int]) -> FloatArray |
 
 @compiled
 def _write_columns(x: FloatArray, z: FloatArray, starts: IntArray, gammas: FloatArray, rates: Array, slots: IntArray, out: Array) -> None:
-    """Write the kernels of all features ``(f, n)``, ``(f, m)``. Feature f has the kernels ``starts[f]`` to ``starts[f + 1]``."""
+    """Write the kernels of features, given as rows ``(f, n)``, ``(f, m)``; feature f has the kernels ``starts[f]`` to ``starts[f + 1]``."""
     width = z.shape[1]
     squares, rounded = np.empty((STRIP_ROWS, width)), np.empty(width, np.float32)
     for f in range(len(x)):
@@ -109,12 +109,12 @@ def _write_columns(x: FloatArray, z: FloatArray, starts: IntArray, gammas: Float
 def gram_block(
     specs: Sequence[AnyKernel], X: object, Z: object = None, *, dtype: DTypeLike = np.float64, out: Array | None = None
 ) -> Array:
-    """Return the raw kernels of all pairs of rows of two blocks, ``(n_specs, n, m)``; their normalisation is ignored
-    (:mod:`normalization`).
+    """Return the raw kernels of all pairs of rows of two blocks, ``(n_specs, n, m)``. The normalisation of the kernels is ignored; it is
+    applied by :mod:`normalization`.
 
     ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings. Without ``Z``, or if it is X itself, the result is the
     symmetric block of X. Sums and powers are computed in float64 for every ``dtype``; exponentials of float32 results are accurate to 1e-7.
-    If a C-ordered array of this type is passed as ``out``, the page faults of a new array are avoided, which take longer than the
+    A C-ordered array of this type can be passed as ``out``; this avoids the page faults of a new array, which take longer than the
     arithmetic. Raises ValueError if the data do not suit a kernel or a value overflows; the message names the kernel and the row.
     """
     left = as_rows(X)
@@ -151,8 +151,8 @@ def gram_block(
 
 
 def group_by_columns(specs: Sequence[KernelSpec]) -> Groups:
-    """Return the indices of the kernels, grouped by two keys: whether they are independent of sums over features, and which features they
-    read.
+    """Return the indices of the kernels, grouped by two keys: whether the kernel is independent of sums over features, and which features
+    it reads.
     """
     groups: Groups = {}
     for q, spec in enumerate(specs):
@@ -161,7 +161,7 @@ def group_by_columns(specs: Sequence[KernelSpec]) -> Groups:
 
 
 def _fill_products(specs: Sequence[AnyKernel], base: Array, kernels: Sequence[KernelSpec], out: Array) -> None:
-    """Fill ``out`` ``(n_specs, ...)`` with kernels and their products from the distinct kernels ``base``, each computed once."""
+    """Fill ``out`` ``(n_specs, ...)`` with the kernels and products ``specs``, given the entries ``base`` of the distinct ``kernels``."""
     places = {spec: index for index, spec in enumerate(kernels)}
     for spec, block in zip(specs, out, strict=True):
         if isinstance(spec, ProductSpec):
@@ -233,9 +233,9 @@ def _power_parameters(spec: KernelSpec) -> tuple[float, float, int]:
 class NumberPlan(NamedTuple):
     """The sums and functions needed for some kernels of numbers over the same features; slots are indices of these kernels.
 
-    * ``sum_kinds``: the kinds of sums, with gamma.
+    * ``sum_kinds``: the kinds of sums, each with its gamma.
     * ``signed``: the kernels that need values >= 0.
-    * ``growing``: the kernels that may overflow, with gamma, coef0, degree and whether they are functions of inner products.
+    * ``growing``: the kernels that may overflow, each with gamma, coef0, degree, and whether it is a function of inner products.
     """
 
     works: list[_SumKernels]
@@ -263,7 +263,7 @@ def _make_plan(kinds: tuple[tuple[str, Any], ...]) -> NumberPlan:
 
 
 class NumberKernels(NamedTuple):
-    """Kernels of numbers over the same features, with the rows of both sides; ``members`` are their indices among all kernels."""
+    """Kernels of numbers over the same features, with the rows of both sides; ``members`` are the kernels' indices among all kernels."""
 
     members: list[int]
     specs: list[KernelSpec]
@@ -342,7 +342,7 @@ def _iterate_tiles(x: Side, z: Side, sum_kinds: set[tuple[int, float]], out: Arr
 
 
 def complete_square(sums: Sums, n: int) -> None:
-    """Complete the sums of a square of n rows on the diagonal from its upper triangle; the distance of a row to itself is zero."""
+    """Complete the sums of a square block on the diagonal, of n rows, from its upper triangle; the distance of a row to itself is zero."""
     for (kind, _), tile in sums.items():
         mirror_upper(tile, n)
         if kind == SQUARES:
@@ -421,7 +421,7 @@ def _number_diagonals(specs: Sequence[KernelSpec], members: list[int], rows: Row
 
 
 def _self_sums(kind: int | None, x: Side) -> Array | float:
-    """Return, for each row, the sum over features of the kernel's term of a number with itself."""
+    """Return, for each row x, the sum over features of the terms of kind ``kind``, with both numbers of each term taken from x."""
     if kind in (MINIMA, CHI2_PRODUCTS):
         return np.asarray(x.values.sum(axis=1))
     return float(x.shape[1]) if kind == GAUSSIANS else x.norms

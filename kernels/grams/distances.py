@@ -27,8 +27,8 @@ from ..jit import compiled, fused
 OCTAVE = 8  # Doublings of gamma that share one exponential in float64.
 MIN_ENTRY = 1e-36  # Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow.
 MAX_SINGLE_GAMMA = 2.0**100
-"""Gammas between 1 / MAX_SINGLE_GAMMA and MAX_SINGLE_GAMMA work in float32: a distance that overflows gives 0, and a distance that
-underflows gives 1.
+"""Gammas between 1 / MAX_SINGLE_GAMMA and MAX_SINGLE_GAMMA can be used in float32: if a distance overflows, the kernel is 0, and if it
+underflows, 1.
 """
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to a whole number, which is then in the lowest bits.
@@ -41,8 +41,8 @@ _BITS = np.int32(23)
 _P1, _P2, _P3, _P4, _P5, _P6 = (
     np.float32(c) for c in (0.693147203, 0.240226479, 0.0555033247, 0.00961843737, 0.00133988751, 0.000153533601)
 )
-"""Coefficients of ``1 + r (P1 + r (P2 + ...))``, which approximates 2^r on [-0.5, 0.5] with a relative error of at most 2e-9; fitted to
-minimise the largest relative error.
+"""Coefficients of ``1 + r (P1 + r (P2 + ...))``. This polynomial approximates 2^r on [-0.5, 0.5] with a relative error of at most 2e-9; the
+coefficients minimise the largest relative error.
 """
 
 
@@ -75,8 +75,8 @@ def decay(t: float) -> float:
 
 @compiled(inline=True)
 def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
-    """Return ``2^(rate * distance)`` in float32 for a distance >= 0 and a rate < 0, both in float32. The result is 0 below MIN_ENTRY, and
-    for NaN.
+    """Return ``2^(rate * distance)`` in float32 for a distance >= 0 and a rate < 0, both in float32. Results below MIN_ENTRY, and the
+    result for NaN, are replaced by 0.
 
     As in decay, adding a large number leaves the integer part in the lowest bits and the remainder r in [-0.5, 0.5]; here r is the
     remainder of the exact product. If the product is far from 0, integer part and remainder are meaningless, and the last line replaces the
@@ -95,13 +95,13 @@ def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
 
 
 def single_rate(gamma: float) -> float:
-    """Return the rate of :func:`single_decay` for a gamma, or 0 for a gamma that works only in float64."""
+    """Return the rate for :func:`single_decay` that belongs to a gamma, or 0 if the gamma can be used only in float64."""
     return -gamma * _LOG2E if 1.0 / MAX_SINGLE_GAMMA <= gamma <= MAX_SINGLE_GAMMA else 0.0
 
 
 @compiled
 def base_kernel(distance: Array, gamma: float, strip: Array) -> None:
-    """Fill the first rows of a strip with ``exp(-gamma * distance)``, one row per row of distances."""
+    """Fill the first rows of a strip with ``exp(-gamma * distance)``: row r from row r of the distances."""
     for r in range(distance.shape[0]):
         d, e = distance[r], strip[r]
         for j in range(d.size):
@@ -132,13 +132,14 @@ def square_strip_twice(strip: Array, rows: int) -> None:
 
 
 class Chain(NamedTuple):
-    """A plan of exponentials: for each base its outputs, by ascending number of squarings.
+    """A plan for computing exponentials ``exp(-gamma * sum)``: a few are computed as bases, and the others by squaring a base repeatedly.
+    The outputs are ordered by base, and those of a base by ascending number of squarings.
 
-    * ``bases`` (b,), float64.
+    * ``bases`` (b,), float64: the gammas of the bases.
     * ``starts`` (b + 1,): the first output of each base.
     * ``squarings`` (q,): the number of squarings from the base to each output.
-    * ``gammas`` (q,): the resulting gammas.
-    * ``rates`` (q,), float32, from :func:`single_rate`.
+    * ``gammas`` (q,): the gamma of each output.
+    * ``rates`` (q,), float32: the rate of each output, from :func:`single_rate`.
     * ``slots`` (q,): the positions of the outputs.
     """
 
@@ -151,7 +152,7 @@ class Chain(NamedTuple):
 
 
 def split_gamma(gamma: float) -> tuple[float, int]:
-    """Return base and number of squarings of a gamma."""
+    """Return the gamma of the base, and the number of squarings that lead from it to ``gamma``."""
     mantissa, exponent = math.frexp(gamma)
     k = exponent % OCTAVE
     return math.ldexp(mantissa, exponent - k), k
@@ -316,8 +317,8 @@ def squared_norms(x: Array, out: Array) -> None:
 
 @compiled
 def squares_from_products(products: Array, x_norms: Array, z_norms: Array, out: Array, top: int, side: int) -> None:
-    """Fill a tile from row ``top``, column ``side`` on with max(0, ||x||^2 + ||z||^2 - 2 <x, z>). The norms give the numbers of rows and
-    columns.
+    """Fill a tile, from row ``top`` and column ``side`` on, with max(0, ||x||^2 + ||z||^2 - 2 <x, z>). The lengths of the two arrays of
+    norms are the numbers of rows and columns.
     """
     for i in range(x_norms.size):
         a, p, d = x_norms[i], products[i], out[top + i, side : side + z_norms.size]
@@ -338,7 +339,7 @@ def mirror_upper(tile: Array, n: int) -> None:
 
 @compiled
 def transpose_tile(tile: Array, height: int, width: int, out: Array, side: int = 0) -> None:
-    """Fill ``out`` with the transpose of the first rows of a tile from column ``side`` on, in squares of 8 x 8 entries."""
+    """Transpose the first ``height`` rows and ``width`` columns, from ``side`` on, of a tile into ``out``, in squares of 8 x 8 entries."""
     for i in range(0, height, 8):
         for j in range(0, width, 8):
             for a in range(8):

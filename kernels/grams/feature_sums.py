@@ -38,8 +38,8 @@ WORK_ROWS = 5  # Rows of work space.
 
 @compiled(reassociate=True)
 def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array, s_old: Array, c: Array, s: Array) -> None:
-    """Initialise the recursions of cos(k t) and sin(k t), where ``t = rate * (z - middle)`` is in [-pi, pi]: k = -1 in the old arrays, k =
-    0 in the others.
+    """Initialise the recursions of cos(k t) and sin(k t), where ``t = rate * (z - middle)`` is in [-pi, pi]. ``c_old`` and ``s_old``
+    receive the values for k = -1, ``c`` and ``s`` those for k = 0.
     """
     for i in range(z.size):
         h = 0.5 * rate * (z[i] - middle)
@@ -76,7 +76,7 @@ def start_waves(z: Array, middle: float, rate: float, twice: Array, c_old: Array
 
 @compiled(reassociate=True)
 def _add_two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> tuple[float, float, float, float]:
-    """Advance the recursion ``f_(k+1) = 2 cos(t) f_k - f_(k-1)`` twice. Return the sums of ``s * f`` and ``c * f`` for both terms."""
+    """Advance the recursion ``f_(k+1) = 2 cos(t) f_k - f_(k-1)`` by two terms; return the sums of ``s * f`` and ``c * f`` for each."""
     form, mass, form_2, mass_2 = 0.0, 0.0, 0.0, 0.0
     for i in range(twice.size):
         first = twice[i] * new[i] - old[i]
@@ -93,7 +93,7 @@ def _add_two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> 
 
 @compiled
 def _sum_segment(z: Array, s: Array, c: Array, length: float, work: Array) -> tuple[float, float]:
-    """Return the sums of s s' K and c c' K over all pairs of points."""
+    """Return ``sum_ij s_i s_j K_ij`` and ``sum_ij c_i c_j K_ij`` over all pairs of points."""
     n = z.size
     total, count = 0.0, 0.0
     low, high = z[0], z[0]
@@ -169,14 +169,14 @@ ROOT_TWO = math.sqrt(2.0)
 
 
 def series_lengths(epsilon: float) -> tuple[float, float]:
-    """Return the distance of the periodic copies of the kernel, and the length of the series. Each contributes half of the error
-    ``epsilon``.
+    """Return two lengths: the distance of the periodic copies of the kernel, and the length of the series. Each of the two contributes half
+    of the error ``epsilon``.
     """
     return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
 
 
 def _column_counts(columns: Array, widths: Array, copies: float, tail: float, longest: int) -> IntArray:
-    """Return the number of columns of each kernel: 0 for a constant feature, 1 for two values, -1 if there are too many."""
+    """Return the number of columns of each feature's kernel: 0 for a constant feature, 1 for one with two values, -1 if too many."""
     low, high = columns.min(axis=1), columns.max(axis=1)
     terms = tail * ((high - low) / (ROOT_TWO * widths) + copies) / math.pi
     # Ends before it becomes an integer, which it may be too large for.
@@ -200,8 +200,8 @@ def _next_wave(twice: Array, old: Array, new: Array, height: float, out: Array) 
 
 @compiled
 def _fill_waves(columns: Array, widths: Array, counts: Array, copies: float, out: Array, constants: Array) -> None:
-    """Fill the rows B_j of ``out``, and ``constants``, such that kernel j is ``B_j' B_j + constants[j]``. Kernels with count -1 are
-    skipped.
+    """Fill ``out`` with the rows B_j of each kernel j, and fill ``constants``, such that the kernel is ``B_j' B_j + constants[j]``. Kernels
+    with count -1 are skipped.
     """
     n = columns.shape[1]
     z, work = np.empty(n), np.empty((5, n))
@@ -262,7 +262,7 @@ def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array)
     """Add ``sum_i weights[r, i] K_i`` over the columns of X ``(n, k)`` to the upper triangle of each ``out[r]``, ``(n, n)`` in C order.
 
     Weights are >= 0. With ``widths`` ``(k,)`` the kernels are ``exp(-(x - x')^2 / (2 sigma^2))`` and ``out`` is float32. Without widths
-    they are ``x x'`` and ``out`` is float64, because columns with large means, which are not centred, would lose digits in float32.
+    they are ``x x'`` and ``out`` is float64: the columns are not centred, and those with large means would lose digits in float32.
     """
     columns = np.ascontiguousarray(X.T, dtype=np.float64)
     with one_thread():
@@ -379,7 +379,7 @@ def _gaussian_values(left: Array, right: Array, weights: Array, widths: Array, b
 
 
 def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, beta: Array) -> Array:
-    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at each row of X ``(n, k)``, without a matrix; ``(r, n)`` for beta ``(r, m)``.
+    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at each row x of X ``(n, k)``, without a matrix: ``(r, n)`` for beta ``(r, m)``.
 
     The coefficients belong to the rows of Z, ``(m, k)``; kernels are as in :func:`add_feature_sums`. Values are float64, accurate to
     ``PRODUCT_ERROR * sum_i |w_i| * sum_s |beta_s|``.

@@ -42,9 +42,9 @@ Value = float | int | str
 class Parameter:
     """One parameter of a kernel.
 
-    * ``read``: the function that reads its value.
-    * ``default``: its default.
-    * ``may_be_open``: whether it can be derived from the data. A parameter with no default that cannot be derived is required.
+    * ``read``: the function that checks and converts the parameter's value.
+    * ``default``: the default value.
+    * ``may_be_open``: whether the value can be derived from the data. A parameter with no default that cannot be derived is required.
     """
 
     read: Callable[[object], Value]
@@ -56,7 +56,7 @@ class Parameter:
 class Family:
     """The parameters of a kernel, in order, and how its blocks are computed.
 
-    * ``pairing``: which of the sums over features of :mod:`distances` the kernel is a function of; None for strings and callables.
+    * ``pairing``: the kernel is a function of this one of the sums over features in :mod:`distances`; None for strings and callables.
     * ``decays``: the kernel has the form ``exp(-gamma * sum)`` and shares exponentials between values of gamma.
     * ``rows``: ``"numbers"``, ``"non-negative"``, ``"strings"`` or ``"any"``.
     """
@@ -74,7 +74,7 @@ def _number(value: object) -> float:
 
 
 def read_positive(value: object) -> float:
-    """Return a number > 0 as float. Raises ValueError that states the rule."""
+    """Return a number > 0 as float. For any other value, raises a ValueError that states this rule."""
     number = _number(value)
     if number <= 0.0:
         raise ValueError("it must be > 0")
@@ -82,7 +82,7 @@ def read_positive(value: object) -> float:
 
 
 def read_not_negative(value: object) -> float:
-    """Return a number >= 0 as float. Raises ValueError that states the rule."""
+    """Return a number >= 0 as float. For any other value, raises a ValueError that states this rule."""
     number = _number(value)
     if number < 0.0:
         raise ValueError("it must be >= 0, otherwise the kernel is not positive semi-definite")
@@ -91,7 +91,7 @@ def read_not_negative(value: object) -> float:
 
 
 def read_count(value: object) -> int:
-    """Return a whole number >= 1 as int. Raises ValueError that states the rule."""
+    """Return a whole number >= 1 as int. For any other value, raises a ValueError that states this rule."""
     number = _number(value)
     if number < 1.0 or number != int(number):
         raise ValueError("it must be a whole number >= 1")
@@ -99,7 +99,7 @@ def read_count(value: object) -> int:
 
 
 def read_dotted_name(value: object) -> str:
-    """Return ``"module:function"``. Raises ValueError that states the rule."""
+    """Return ``"module:function"``. For any other value, raises a ValueError that states this rule."""
     parts = value.split(":") if isinstance(value, str) else []
     if len(parts) != 2 or not all(name.isidentifier() for part in parts for name in part.split(".")):
         raise ValueError("it must name an importable function as 'module:function'")
@@ -107,7 +107,7 @@ def read_dotted_name(value: object) -> str:
 
 
 def read_plain_value(value: object) -> Value:
-    """Return a number or string that can be stored in text and JSON. Raises ValueError that states the rule."""
+    """Return a number or string that can be stored in text and JSON. For any other value, raises a ValueError that states this rule."""
     if isinstance(value, bool):
         raise ValueError("it must be a number or a string")
     if isinstance(value, numbers.Integral):
@@ -201,8 +201,8 @@ def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
 
 
 def _find_windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]:
-    """Return two arrays over the windows of k characters inside a string: a number that is equal for equal windows, and the index of the
-    string.
+    """Return two arrays with an entry for each window of k characters inside a string: a number that is equal for equal windows, and the
+    index of the string.
     """
     starts = np.cumsum(lengths) - lengths
     per_row = np.maximum(lengths - k + 1, 0)

@@ -37,7 +37,7 @@ ROUND_OFF_SHARE = 1e-12  # Share of a trace or a diagonal entry below which the 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums of one block of several kernels over two half-open ranges of rows and columns.
+    """Sums of one block of several kernels; the block covers two half-open ranges, of rows and of columns.
 
     * Row sums ``(k, n_rows)``.
     * For blocks on the diagonal, the diagonal; for others, the column sums.
@@ -51,7 +51,7 @@ class BlockSums:
 
 
 def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int], counts: Array | None = None) -> BlockSums:
-    """Return the sums of the upper-triangle block ``blocks`` (k, n_rows, n_columns), in float64; ``counts`` as in :class:`KernelSums`."""
+    """Return the float64 sums of ``blocks`` (k, n_rows, n_columns), a block of the upper triangle; ``counts`` as in :class:`KernelSums`."""
     on_diagonal = rows == columns
     if counts is None:
         along = blocks.sum(axis=2, dtype=np.float64)
@@ -65,7 +65,7 @@ def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int], c
 
 @dataclass(frozen=True)
 class KernelSums:
-    """Sums of one raw kernel over the training rows, as needed for its normalisation; ``total`` is the sum of all entries.
+    """The sums of one raw kernel over the training rows that its normalisation needs; ``total`` is the sum of all entries.
 
     ``counts``, ``(n,)``, is the number of times that each row counts [default: once]. A row that counts twice acts as two rows; a row that
     counts 0 times is ignored.
@@ -170,8 +170,9 @@ class Normalization:
     ) -> Array:
         """Return the normalised block of test rows against training rows.
 
-        ``cosine`` needs ``diagonal``, k(x, x) of the test rows (:func:`blocks.gram_diagonal`). ``columns`` are all training rows by
-        default. If they are only some training rows, centring needs ``row_mean``, the means of the raw entries over all training rows.
+        ``cosine`` needs ``diagonal``, which is k(x, x) of the test rows (:func:`blocks.gram_diagonal`). ``columns`` are the training rows
+        in the block [default: all]. If they are only some training rows, centring needs ``row_mean``, the mean of each test row's raw
+        entries over all training rows.
         """
         root = None
         if self.row_mean is not None and row_mean is None:
@@ -200,7 +201,7 @@ def make_normalizations(specs: Sequence[KernelSpec], sums: Sequence[KernelSums])
 
 
 def leave_out_idle(norms: Sequence[Normalization], counts: Array | None) -> list[Normalization]:
-    """Return normalisations in which rows with count zero are at the origin: all their entries become zero, however large."""
+    """Return normalisations that place rows with count zero at the origin: all entries of these rows become zero, however large."""
     if counts is None or counts.all():
         return list(norms)
     roots = [np.where(counts > 0, 1.0 if norm.diag_root is None else norm.diag_root, 0.0) for norm in norms]

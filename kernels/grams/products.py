@@ -53,7 +53,7 @@ class ProductSpec:
 
     @property
     def single(self) -> KernelSpec | None:
-        """The single kernel that the product consists of, or None if the product has more parts."""
+        """The kernel itself if the product consists of a single kernel without weights, otherwise None."""
         (weight, spec), *more = self.factors[0] if len(self.factors) == 1 else ((0.0, None),)
         return spec if weight == self.scale == 1.0 and not more else None
 
@@ -79,14 +79,16 @@ class ProductSpec:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether all entries are at most one: a product of exponentials of distances."""
+        """Whether all entries are known to be at most one, because the kernel is a product of exponentials of distances."""
         plain = [factor[0][1] for factor in self.factors if len(factor) == 1 and factor[0][0] == 1.0]
         return (
             self.scale <= 1.0 and len(plain) == len(self.factors) and all(spec is not None and KERNELS[spec.name].decays for spec in plain)
         )
 
     def block(self, places: Mapping[KernelSpec, int], base: Array, out: Array) -> None:
-        """Write the entries of a block (r, c) into ``out``; ``base``, (k, r, c), holds those of its kernels at positions ``places``."""
+        """Write the entries of a block (r, c) of the product into ``out``. ``base``, (k, r, c), holds the entries of the kernels in the
+        product; ``places`` are the positions of these kernels in ``base``.
+        """
         parts = [self._factor(factor, places, base) for factor in self.factors]
         if self.scale == 1.0 and len(parts) > 1:
             np.multiply(parts[0], parts[1], out=out)
@@ -124,7 +126,9 @@ MAX_NAMED = 4  # columns of a kernel up to which their names stand in its text
 
 
 def named_text(kernel: AnyKernel, columns: Sequence[str] | None) -> str:
-    """Return the text of a kernel, or product, with the names of its columns if there are few; ``None`` if columns have no names."""
+    """Return the text of a kernel, or product. A kernel that reads few columns is shown with the names of these columns. ``columns`` are
+    the names of all columns, or ``None`` if these have no names.
+    """
     if columns is None:
         return str(kernel)
     if isinstance(kernel, KernelSpec):
@@ -137,6 +141,6 @@ def named_text(kernel: AnyKernel, columns: Sequence[str] | None) -> str:
 
 
 def distinct_kernels(specs: Sequence[AnyKernel]) -> list[KernelSpec]:
-    """Return the distinct kernels of some kernels and products, in order of first appearance."""
+    """Return the distinct kernels that occur in some kernels and products, in order of first appearance."""
     parts = [spec.kernels if isinstance(spec, ProductSpec) else (spec,) for spec in specs]
     return list(dict.fromkeys(one for part in parts for one in part))

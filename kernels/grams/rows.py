@@ -15,7 +15,7 @@ from .distances import squared_norms
 Rows = np.ndarray | sp.csr_array  # (n, d) numbers, or an object array of n strings.
 
 DENSE_COLUMNS = 1024
-"""Sparse rows over at most this number of features are made dense: BLAS is faster, and the result is bit-identical to dense rows."""
+"""Sparse rows over at most this number of features are made dense. BLAS is then faster, with the same bits as for dense rows."""
 
 MAX_NUMBER = 1e140  # Greatest number: its square and sums of squares stay finite.
 
@@ -77,7 +77,7 @@ def select_columns(rows: Rows | DenseColumns, columns: tuple[int, ...] | None) -
 
 @dataclass(frozen=True)
 class Side:
-    """The rows of one side of a block over a subset of the features, as finite float64 numbers; label and columns are used in messages."""
+    """The rows of one side of a block over some features, as finite float64 numbers. Messages contain ``label`` and ``columns``."""
 
     values: Rows
     label: str

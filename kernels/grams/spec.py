@@ -108,10 +108,10 @@ class KernelSpec:
         return [column for column in self.columns or () if isinstance(column, str)]
 
     def closed(self, numbers: Callable[[], Mapping[str, int]], width: Callable[[tuple[int, ...] | None], float]) -> KernelSpec:
-        """Return the kernel with column numbers in place of names, and with its width.
+        """Return the kernel with column names replaced by numbers, and with its width.
 
-        ``numbers()`` maps column names to numbers; ``width(columns)`` computes a missing width. Raises ValueError if no column has a given
-        name.
+        ``numbers()`` maps column names to numbers; ``width(columns)`` computes a missing width. Raises ValueError if a column name does not
+        exist.
         """
         if not self.is_open:
             return self
@@ -323,7 +323,7 @@ KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]  # The fo
 def as_specs(kernels: KernelLike | Iterable[KernelLike], d: int | None) -> list[KernelSpec]:
     """Return kernels as a list of :class:`KernelSpec`, for data of ``d`` columns (None if rows are strings).
 
-    Short texts are parsed, and mappings are read as JSON records. A callable must be importable by its name, because workers import it.
+    Short texts are parsed, and mappings are read as JSON records. Workers import a callable by its name, so it must be importable.
     """
     is_one = isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels)
     items = [cast(KernelLike, kernels)] if is_one else list(cast(Iterable[KernelLike], kernels))
@@ -339,7 +339,7 @@ def as_specs(kernels: KernelLike | Iterable[KernelLike], d: int | None) -> list[
 
 
 def check_columns(spec: KernelSpec, d: int | None) -> None:
-    """Raise ValueError if a kernel reads a column that the data do not have, or if it is still open."""
+    """Raise ValueError if a kernel reads a column that the data do not have, or if the kernel is still open."""
     if spec.is_open:
         for name in spec.column_names:
             raise ValueError(f"kernel {spec.name!r}: column {name!r} is given by name; use a number, or data with column names")

@@ -1,7 +1,7 @@
 """Kernels of numbers without complete blocks: written into a packed bank, or summed into decision values.
 
 :mod:`blocks` fills complete blocks. Here all kernels over one set of features are computed one strip of rows at a time, so that the strip
-stays in the cache. Each entry is then written or added once, bit-identical to :func:`blocks.gram_block`.
+stays in the cache. Each entry is written or added once; its value is bit-identical to that of :func:`blocks.gram_block`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:
 def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: object, beta: Array) -> Array:
     """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for models m, ``(n, n_machines)``, without computing a kernel matrix.
 
-    The kernels must satisfy :func:`has_number_kernels_only`; ``weights`` are ``(n_machines, n_specs)`` and ``beta`` ``(n_machines, s)``.
-    The value of a row does not depend on other rows, except for BLAS' rounding (:mod:`blocks`).
+    The kernels must satisfy :func:`has_number_kernels_only`; ``weights`` is ``(n_machines, n_specs)``, and ``beta`` has one row per model
+    and one column per row of Z. The value of a row does not depend on other rows, except for the rounding of BLAS (:mod:`blocks`).
     """
     left, right = as_rows(X), as_rows(Z, "Z")
     out = np.zeros((row_shape(left)[0], len(weights)))
@@ -74,12 +74,12 @@ def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: 
 
 
 def packed_bytes(specs: Sequence[KernelSpec], n: int, d: int) -> int:
-    """Return an upper bound of the memory in bytes that :func:`packed_grams` takes for n rows of d features, in addition to the rows and
-    ``out``.
+    """Return an upper bound of the memory in bytes that :func:`packed_grams` takes for n rows of d features. The rows themselves and
+    ``out`` are not included.
 
     The bound covers, for one set of features:
 
-    * copies of its rows: selected, padded and transposed;
+    * copies of the rows: selected, padded and transposed;
     * one tile for each kind of sums, and partial copies of the tiles;
     * the strips of all kernels.
     """
@@ -116,8 +116,8 @@ class _StripBuffers:
         return self._entries[: k * rows * width].reshape(k, rows, width)
 
     def copy_part(self, number: int, part: Array) -> Array:
-        """Return a copy of a part of a tile, as narrow as possible, because the functions that compute kernels from the copy process
-        complete rows.
+        """Return a copy of a part of a tile that is hardly wider than the part. The functions that compute kernels process complete rows,
+        so wider rows would cost more.
         """
         rows, width = part.shape
         while len(self._sums) <= number:
@@ -132,7 +132,7 @@ class _StripBuffers:
 def _iterate_groups(
     specs: Sequence[KernelSpec], left: Rows, right: Rows, dtype: np.dtype, *, triangle: bool
 ) -> Iterator[tuple[NumberKernels, Iterator[_Strip]]]:
-    """Yield the kernels of each set of features with the strips of their block; with ``triangle``, only the strips of the packed bands."""
+    """Yield the kernels of each set of features, with the strips of their block (with ``triangle``, only those of the packed bands)."""
     for spec in specs:
         check_columns(spec, n_columns(left))
     workspace = _StripBuffers(tile_size(max(row_shape(left)[0], row_shape(right)[0])), dtype)
@@ -160,7 +160,7 @@ def _iterate_strips(group: NumberKernels, workspace: _StripBuffers, triangle: bo
 
 
 def _write_strips(group: NumberKernels, workspace: _StripBuffers, sums: dict[tuple[int, float], Array]) -> Iterator[tuple[int, Array]]:
-    """Yield the first row and the entries (k, rows, width) of the kernels of some sums (height, width), a few rows at a time."""
+    """Compute kernels from ``sums`` (height, width), a few rows at a time. Yield the first row and the entries (k, rows, width)."""
     narrow = {item: workspace.copy_part(q, part) for q, (item, part) in enumerate(sums.items())}
     height, width = next(iter(sums.values())).shape
     k, work = len(group.members), Workspace(width, symmetric=False)

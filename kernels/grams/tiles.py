@@ -84,7 +84,7 @@ def _square_times(strip: Array, rows: int, times: int) -> None:
 
 @compiled
 def _write_squarings(work: Array, rows: int, width: int, squarings: Array, slots: Array, out: Array, i: int, j: int) -> None:
-    """Write a strip raised to the powers 2^k, k ascending."""
+    """Square a strip repeatedly, and write its powers 2^k for the ascending numbers k in ``squarings``."""
     done, q = 0, 0
     while q < slots.size:
         k = squarings[q]
@@ -103,8 +103,8 @@ def _write_squarings(work: Array, rows: int, width: int, squarings: Array, slots
 def _decay_tile(
     sums: Array, height: int, width: int, base: float, squarings: Array, slots: Array, out: Array, i: int, j: int, work: Array, keep: Array
 ) -> None:
-    """Write one base kernel and its powers. The base kernel is copied to ``keep`` if ``keep`` has rows; if base is 0, it is read from
-    ``sums``.
+    """Write the outputs of one base: the base kernel, squared repeatedly. If ``keep`` has rows, the base kernel is also copied to ``keep``.
+    If ``base`` is 0, ``sums`` already holds the base kernel.
     """
     for r in range(0, height, STRIP_ROWS):
         rows = min(STRIP_ROWS, height - r)
@@ -168,7 +168,7 @@ def _power_tile(
 
 
 def tile_size(n: int) -> int:
-    """Return the number of rows and columns of the tiles of a block; n is the larger of its numbers of rows and columns."""
+    """Return the number of rows of the square tiles of a block; n is the number of rows or of columns of the block, whichever is larger."""
     return min(MAX_TILE, -(-max(n, 1) // BLAS_SIDE) * BLAS_SIDE)
 
 
@@ -189,7 +189,7 @@ class Powers:
 
 @dataclass(frozen=True)
 class Target:
-    """A part of the output: rows and columns of a tile from (i, j) on, in ``out`` (n_kernels, n, m), float32 or float64, C order."""
+    """A part of the output: rows and columns of a tile that starts at (i, j), in ``out`` (n_kernels, n, m), float32 or float64, C order."""
 
     out: Array
     i: int
@@ -255,16 +255,16 @@ def write_powers(sums: Array, powers: Powers, to: Target, mirror: bool, work: Wo
 # Tiles of sums over pairs of rows, many kinds at once: dense rows through BLAS or term by term, sparse rows through their non-zeros.
 
 MAX_DIRECT_COLUMNS = 16
-"""Up to this number of features, inner products and distances are summed term by term. This gives exact zeros, has no cancellation, and is
-as fast as BLAS.
+"""Up to this number of features, inner products and distances are summed term by term. This gives exact zeros, loses nothing to
+cancellation, and is as fast as BLAS.
 """
 
 Sums = dict[tuple[int, float], Array]
-"""Sums of the pairs of a tile of rows, by kind and gamma, each from :func:`tiles.new_tile`; entries beyond the block are undefined."""
+"""Sums over features for the pairs of rows of a tile, by kind and gamma, each from :func:`tiles.new_tile`; undefined beyond the block."""
 
 
 class Tiles:
-    """Tiles of ``size`` rows and columns for sums, reused for kernels over other features."""
+    """Tiles for sums, of ``size`` rows and columns, which are used again for kernels over other features."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -335,7 +335,7 @@ def _transpose_tiles(rows: Array) -> Array:
 
 
 def _tile_norms(rows: Array, transposed: Array) -> Array:
-    """Return squared norms computed by the same products as distances, so that equal rows have distance exactly zero."""
+    """Return squared norms, computed by the same products as the distances, so that equal rows have distance exactly zero."""
     tiles = _split_tiles(rows)
     return np.concatenate([np.zeros(0), *(np.matmul(tile, other).diagonal() for tile, other in zip(tiles, transposed))])
 

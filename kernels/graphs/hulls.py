@@ -1,4 +1,4 @@
-"""Hulls: sets of nodes of a directed acyclic graph that contain all ancestors of their nodes. Active sets over a graph are hulls."""
+"""Hulls: sets of nodes of a directed acyclic graph; they contain all ancestors of their nodes. Active sets over a graph are hulls."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Hull:
         """Return the hull extended by nodes with penalties d. The ancestors of a new node are the ancestors of its parents and the node
         itself, so the result is a hull.
 
-        ``parents`` are the positions of all parents of each node: nodes of the hull, or earlier nodes of this list. Raises ValueError if a
-        penalty is not positive and finite, or a parent is missing.
+        ``parents`` holds, for each new node, the positions of all its parents, which are nodes of the hull or earlier new nodes. Raises
+        ValueError if a penalty is not positive and finite, or a parent is missing.
         """
         weights = np.asarray(d, dtype=np.float64).reshape(-1)
         if len(weights) != len(parents):
@@ -63,7 +63,7 @@ class Hull:
 
     @cached_property
     def transposed(self) -> Transposed:
-        """The same pairs ordered by ancestor: the descendants of each node."""
+        """The same pairs of node and ancestor, ordered by ancestor: the descendants of each node."""
         order = np.argsort(self.indices, kind="stable")
         counts = np.bincount(self.indices, minlength=self.size)
         owners = np.repeat(np.arange(self.size), np.diff(self.indptr))
@@ -74,11 +74,11 @@ class Hull:
         return np.log(self.d)
 
     def ancestor_sums(self, values: FloatArray) -> FloatArray:
-        """Return sum over v in A(w) of values_v, shape (W,)."""
+        """Return, for each node w, the sum of values_v over its ancestors v, shape (W,)."""
         return np.add.reduceat(values[self.indices], self.indptr[:-1]) if self.size else np.zeros(0)
 
     def descendant_sums(self, values: FloatArray) -> FloatArray:
-        """Return sum over w in D(v) of values_w, shape (W,)."""
+        """Return, for each node v, the sum of values_w over its descendants w, shape (W,)."""
         return np.add.reduceat(values[self.transposed.rows], self.transposed.indptr[:-1]) if self.size else np.zeros(0)
 
 
@@ -91,7 +91,7 @@ class Transposed(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes with their names and their hull."""
+    """A hull together with the names of its nodes."""
 
     record_name: ClassVar[str] = "NodeSet"
     keys: Keys  # (W, width) int64 or uint64: whatever numbers the caller's graph uses (levels of a grid, packed bits, a number)
@@ -125,7 +125,7 @@ class NodeSet:
         """Return the set extended by nodes ``(m, width)``, in their order, each preceded by its missing ancestors.
 
         ``parents(key)`` returns all parents of a node, ``penalties(keys)`` the penalties d. A node is left out if the set would exceed
-        ``limit`` nodes with it and its missing ancestors.
+        ``limit`` nodes after adding this node and its missing ancestors.
         """
         places, new, links = dict(self.places), [], []
         for key in np.ascontiguousarray(nodes, self.keys.dtype):
@@ -143,7 +143,7 @@ class NodeSet:
 
 
 def _missing_ancestors(key: Keys, parents: Callable[[Keys], Keys], places: dict[bytes, int]) -> list[tuple[bytes, Keys, list[bytes]]]:
-    """Return the nodes of a hull that are missing, ancestors first, as (name, key, names of the parents)."""
+    """Return a node and its ancestors, as far as they are not in the set, ancestors first, each as (name, key, names of the parents)."""
     missing: dict[bytes, tuple[bytes, Keys, list[bytes]]] = {}
     stack = [(key, False)]
     while stack:

@@ -66,8 +66,8 @@ class KernelDag(Protocol):
 
     @property
     def shrinks(self) -> float:
-        """Smallest factor by which d grows from a node to any descendant. It is 0 unless all kernel entries are in [0, 1] and never
-        increase from a node to a descendant.
+        """Smallest factor by which the penalty d grows from a node to any of its descendants. The value is 0 unless all kernel entries are
+        in [0, 1] and never increase from a node to a descendant.
         """
         ...
 
@@ -131,7 +131,7 @@ class KernelGrid:
         return self._steps(key, np.flatnonzero(key), -1)
 
     def _steps(self, key: Keys, chains: Keys, by: int) -> Keys:
-        """Return the nodes one step along each of the given chains, without building an array of ``width x width`` entries."""
+        """Return, for each given chain, the node ``by`` steps along it, without building an array of ``width x width`` entries."""
         nodes = np.repeat(key[None], len(chains), axis=0)
         nodes[np.arange(len(chains)), chains] += by
         return nodes
@@ -166,7 +166,9 @@ class KernelGrid:
 
     @property
     def shrinks(self) -> float:
-        """If all kernels decay from 1 and wider kernels come first: ``a``, or its smallest power if ``a`` is below 1. Otherwise 0."""
+        """If no kernel is scaled, and the kernels of every chain decay from 1, wider ones first: ``a``, or, for ``a`` below 1, its smallest
+        power in the grid. Otherwise 0.
+        """
         if not all(_is_decaying(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
             return 0.0
         return self.a if self.a >= 1 else self.a ** (int(self.lengths.sum()) if self.limit is None else self.limit)

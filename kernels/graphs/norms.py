@@ -5,7 +5,7 @@ For a hull W of nodes (all ancestors of a node are in W; A(w) ancestors, D(v) de
 
 Omega(Q) = sum_v d_v n_v,   n_v = ( sum_{w in D(v)} Q_w^rho )^(1/rho).
 
-Its square is concave in the squares of the norms, so that
+The square of the gauge is concave in the squares of the norms, so that
 
 1/2 Omega(Q)^2 = min over delta > 0 of 1/2 sum_w Q_w^2 / delta_w,
 attained at delta_w = Q_w^(2 - rho) / (Omega sum_{v in A(w)} d_v n_v^(1 - rho)),
@@ -15,7 +15,7 @@ of psi(eta)^(1/rhobar) over the simplex, with rhobar = rho / (2 (rho - 1)) and
 
 psi(eta) = sum_w zeta_w M_w^rhobar,   zeta_w = ( sum_{v in A(w)} d_v^rho eta_v^(1 - rho) )^(1 / (1 - rho)).
 
-psi is concave and homogeneous of degree one, so its maximum is at most max_i d psi / d eta_i for every eta > 0: a bound that needs no
+psi is concave and homogeneous of degree one, so its maximum is at most max_i d psi / d eta_i for every eta > 0. This bound needs no
 maximisation. Source: Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 5, (5.10)-(5.12)
 and A.1; the closed-form weights are derived in docs/theory/hierarchical_kernels.md. Powers with 1 / (1 - rho) are computed in logarithms,
 because rho may be close to 1.
@@ -65,8 +65,8 @@ def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, ``(W,)``; the minimum is 1/2 Omega^2. For zero norms return the start
     weights.
 
-    A zero norm gives a weight of zero (for rho = 2 too, unless a descendant has a non-zero norm), and no later step changes it. Callers
-    therefore smooth the norms: sqrt(norms^2 + eps^2).
+    A zero norm gives a weight of zero, and no later step changes this weight. (With rho = 2 the weight is not zero if a descendant has a
+    non-zero norm.) Callers therefore smooth the norms: sqrt(norms^2 + eps^2).
     """
     top = float(norms.max(initial=0.0))
     if top == 0:
@@ -91,7 +91,7 @@ def log_zeta(hull: Hull, eta: FloatArray, rho: float) -> FloatArray:
 
 
 def log_psi(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> float:
-    """Return log psi(eta) = log sum_w zeta_w M_w^rhobar of forms M (W,); minus infinity if all are zero."""
+    """Return log psi(eta) = log sum_w zeta_w M_w^rhobar for ``forms`` M (W,); minus infinity if all of them are zero."""
     return log_total(log_zeta(hull, eta, rho) + dual_exponent(rho) * _log_above(forms, floor=-np.inf))
 
 
@@ -137,7 +137,8 @@ def dual_bound(
 
 
 def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> tuple[float, FloatArray]:
-    """Return psi(eta)^(1/rhobar) and its derivative with respect to eta (W,); the objective of an SVM changes by minus half of it.
+    """Return psi(eta)^(1/rhobar) and its derivative with respect to eta (W,). The derivative of the objective of an SVM is minus half of
+    this derivative.
 
     Zero forms give a zero derivative, because nothing is known yet about the weights.
     """
@@ -162,8 +163,8 @@ def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float
 
 
 class DualPoint(NamedTuple):
-    """A dual point. Its value is ``max over 0 <= t <= step_bound of t * linear - t^2 * (square + bound) / 2``, for a bound of the dual
-    gauge.
+    """A dual point beta. Its value is ``max over 0 <= t <= step_bound of t * linear - t^2 * (square + bound) / 2``, where ``bound`` is an
+    upper bound of the squared dual gauge at beta.
     """
 
     linear: float  # c'beta - kink ||beta||_1
@@ -171,14 +172,14 @@ class DualPoint(NamedTuple):
     step_bound: float  # greatest t for which t beta is feasible, possibly infinite; at least 1
 
     def scale(self, bound: float) -> float:
-        """Return the maximiser t for a bound of the squared dual gauge at beta."""
+        """Return the maximiser t, given a bound of the squared dual gauge at beta."""
         curved = self.square + bound
         if self.linear <= 0:
             return 0.0
         return min(self.linear / curved, self.step_bound) if curved > 0 else self.step_bound
 
     def value(self, bound: float) -> float:
-        """Return the lower bound of the optimum implied by a bound of the squared dual gauge of the whole graph at beta."""
+        """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
         t = self.scale(bound)
         return t * self.linear - 0.5 * t * t * (self.square + bound)
 
@@ -207,8 +208,8 @@ def log_sums(
     indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
     powers: FloatArray, rho: float, zeta: FloatArray, slopes: FloatArray,
 ) -> None:  # fmt: skip
-    """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar. The first are log-sum-exps over ancestors, the second over
-    descendants.
+    """Write log zeta_w to ``zeta``, and log d psi / d eta_i to ``slopes``, for powers_w = log M_w^rhobar. Each log zeta_w is a log-sum-exp
+    over ancestors, each slope one over descendants.
     """
     n = log_d.size
     for w in range(n):
@@ -239,7 +240,7 @@ def improve_eta(
     indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
     powers: FloatArray, rho: float, power: float, passes: int, tight: float,
 ) -> tuple[float, float, FloatArray]:  # fmt: skip
-    """Return the logarithms of the smallest bound, of the largest value attained, and of the eta of the bound."""
+    """Return three logarithms: of the smallest upper bound found, of the largest value attained, and of the eta that gives this bound."""
     zeta, slopes = np.empty(log_d.size), np.empty(log_d.size)
     log_eta = np.maximum(log_eta - log_total(log_eta), MIN_LOG_ETA)
     best, attained, before, stride, best_eta = np.inf, -np.inf, -np.inf, 1.0, log_eta

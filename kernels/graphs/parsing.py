@@ -36,8 +36,8 @@ Close = Callable[[KernelSpec], KernelSpec]  # closes a kernel over some data
 
 
 def closed_anywhere(spec: KernelSpec) -> KernelSpec:
-    """Return the kernel closed without data: placeholder numbers replace column names, so that errors that do not depend on the data are
-    found.
+    """Return the kernel closed without data: column names are replaced by arbitrary numbers. Errors that do not depend on the data can thus
+    be found.
     """
     return spec.closed(lambda: {name: _SOME_COLUMN + crc32(name.encode()) for name in spec.column_names}, lambda columns: 1.0)
 
@@ -47,11 +47,11 @@ def parse_graph(
 ) -> KernelDag:
     """Return the graph that ``graph`` describes. Raises ValueError if a part cannot be read; the message names the part.
 
-    ``graph`` is ``None`` for the default, a graph, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from
-    names to ``(kernel, parents)`` or to records without ``name``. Penalties are ``a^depth`` unless ``graph`` is already a graph object. The
-    number of features d is needed if kernels in a text name no columns. Widths of ``gaussian`` are multiples of the standard deviations
-    ``spread`` ``(d,)`` [default: ones]; features of spread 0 are left out of the grid of ``gaussian``. ``close`` looks up the numbers of
-    named columns and the width of an ``rbf`` without gamma.
+    ``graph`` is ``None`` for the default, a graph object, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary
+    from names to ``(kernel, parents)`` or to records without ``name``. Penalties are ``a^depth`` unless ``graph`` is already a graph
+    object. The number of features d is needed if kernels in a text name no columns. Widths of ``gaussian`` are multiples of the standard
+    deviations ``spread`` ``(d,)`` [default: ones]; features of spread 0 are left out of the grid of ``gaussian``. ``close`` looks up the
+    numbers of named columns and the width of an ``rbf`` without gamma.
     """
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph
@@ -72,14 +72,14 @@ def parse_graph(
 
 
 def check_graph(graph: object, a: float = 2.0) -> None:
-    """Raise ValueError for a graph that is invalid whatever the data; forms as in :func:`parse_graph`."""
+    """Raise ValueError for a graph that is invalid whatever the data. The graph may have any form that :func:`parse_graph` accepts."""
     if not (isinstance(graph, str) and _CLASS.fullmatch(graph)):
         parse_graph(graph, a, d=1)
 
 
 def graph_record(graph: object) -> object:
-    """Return a graph as stored in a parameter record: texts and lists unchanged, graph objects written out, and for other objects the name
-    of the class.
+    """Return a graph in the form stored in a parameter record: texts and lists unchanged, graph objects written out. For any other object,
+    return the name of its class.
     """
     if isinstance(graph, KernelGrid):
         return {"chains": [[str(spec) for spec in chain] for chain in graph.chains], "depth": graph.limit, "a": graph.a}

@@ -9,8 +9,8 @@ so s alone is the state, and only the weights needed for a row are computed. The
 
 A group can be non-zero only while some ``|s_j|`` in it exceeds ``t (tau_g + k_g / sqrt(d_g)) + rho gamma sqrt(t)``, because ``||S(s_g,
 tau)|| <= sqrt(d_g) (max |s_j| - tau)``. This threshold never falls, so a group becomes active only when one of its sums changes. One bit
-per feature records whether its group may be active; the sums of all other features are not read. The scale of an active group is computed
-once per round.
+per feature records whether the feature's group may be active; the sums of features without this bit are not read. The scale of an active
+group is computed once per round.
 
 A round has a fixed number of rows, independent of how calls split the stream. The rows of an incomplete round wait, with their slopes,
 until the round is complete. Results are therefore bit-identical however the stream is split.
@@ -34,7 +34,7 @@ MIN_PREFETCH_FEATURES = 1 << 16
 
 
 class Rows(NamedTuple):
-    """Rows in CSR form, with int32 indices and float64 values, and the int64 order ``(n,)`` in which they are processed."""
+    """Rows in CSR form, with int32 indices and float64 values, and ``order``, int64 ``(n,)``, the order in which the rows are processed."""
 
     indptr: Array
     indices: Array
@@ -50,7 +50,7 @@ class Rule(NamedTuple):
 
     * ``loss``: the number of the loss.
     * ``batch``: rows per round.
-    * ``gamma``, and ``fade``, which is ``rho * gamma``.
+    * ``gamma``: the weight of the proximal term; ``fade``: ``rho * gamma``.
     * ``intercept``: whether there is an intercept; ``steepness``: the constant 4 L in the length of the intercept's steps.
     """
 
@@ -78,8 +78,8 @@ def note_loss(rule: Rule, y: Entry, weight: Entry, product: Entry, totals: Array
 
 @compiled(inline=True)
 def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> None:
-    """Move the intercept at the end of a round. ``slope`` is the slope of the mean loss, ``share`` the weight of one row in the round's
-    means.
+    """Move the intercept at the end of a round. ``slope`` is the slope of the mean loss; ``share`` is the weight of one row in the means of
+    the round.
     """
     mean = share * totals[5]
     totals[4] += mean * mean
@@ -92,8 +92,8 @@ class ActiveGroups(NamedTuple):
     """The groups that may be non-zero, updated from round to round; all fields can be recomputed from the sums.
 
     * ``flags``, uint8: one bit per feature, set if its group may be non-zero.
-    * ``scales``, float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+``, and the round in which it was computed; round 0 means that the
-      group was never active.
+    * ``scales``, float64 ``(n_groups, 2)``: for each group ``[1 - t k_g / ||c_g||]_+``, and the round in which this was computed. Round 0
+      means that the group was never active.
     """
 
     flags: Array
@@ -102,7 +102,7 @@ class ActiveGroups(NamedTuple):
 
 @compiled
 def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Entry, k: Entry, tau: Entry, bar: float) -> float:
-    """Return ``[1 - t k_g / ||c_g||]_+`` of a group, and deactivate the group if no member exceeds ``bar``."""
+    """Return ``[1 - t k_g / ||c_g||]_+`` of a group; deactivate the group if no sum in it exceeds ``bar`` in magnitude."""
     total, peak, listed = 0.0, 0.0, members.size > 0
     for p in range(starts[g], starts[g + 1]):
         size = abs(sums[members[p] if listed else p])
@@ -120,7 +120,7 @@ def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Entry, k
 
 @compiled(inline=True)
 def _find_active(indices: Array, first: Entry, last: Entry, flags: Array, entries: Array) -> Entry:
-    """Write the positions of a row's entries with active groups and return their number, without unpredictable branches."""
+    """Write the positions of those entries of a row whose groups are active; return their number. There are no unpredictable branches."""
     n = 0
     for p in range(first, last):
         # Unsigned indices need no test for counting from the end.
@@ -160,7 +160,7 @@ def _products_partition(
     rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, fade: float,
     entries: Array, out: Array,
 ) -> None:  # fmt: skip
-    """Write ``-gamma sqrt(t) <w, x>`` of some rows for groups that do not overlap, or for no groups."""
+    """Write ``-gamma sqrt(t) <w, x>`` of some rows, for groups that do not overlap, or if there are no groups."""
     indptr, order, indices, values = rows.indptr, rows.order, rows.indices, rows.values
     flags, scales, starts, members = active.flags, active.scales, groups.starts, groups.members
     owner, inner, cost, alone = groups.owner, groups.inner, groups.cost, groups.cost.size == 0
@@ -212,7 +212,7 @@ def _products_overlap(
 
 @compiled
 def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
-    """Set the bits of all members of a feature's groups."""
+    """Set the bits of all features in the groups of feature j."""
     flags, scales = active.flags, active.scales
     if groups.cost.size == 0:
         flags[j >> 3] |= np.uint8(1 << (j & 7))
@@ -232,7 +232,7 @@ def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
 
 @compiled(inline=True)
 def _add_row(indices: Array, values: Array, first: Entry, last: Entry, step: float, sums: Array, flags: Array, bar: float) -> bool:
-    """Add ``step * x`` to the sums. Return whether a sum exceeds the threshold ``bar`` although its bit is not set."""
+    """Add ``step * x`` to the sums. Return whether one of them now exceeds the threshold ``bar`` although its bit is not set."""
     must_activate = False
     for p in range(first, last):
         j = np.uint32(indices[p])
@@ -270,7 +270,7 @@ def _add_rows(
 
 @compiled
 def row_products(rows: Rows, weights: Array, flags: Array, out: Array) -> None:
-    """Write ``<w, x>`` of each row in storage order; ``flags`` has a bit set for every non-zero weight."""
+    """Write ``<w, x>`` of each row in storage order; in ``flags``, the bit of every feature with a non-zero weight is set."""
     indptr, indices, values, longest = rows.indptr, rows.indices, rows.values, 0
     for i in range(indptr.size - 1):
         longest = max(longest, indptr[i + 1] - indptr[i])
@@ -298,11 +298,11 @@ def advance_average(
     sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
     """Process rows by dual averaging. Return the position, in the order of processing, of the first row of the open round, or -1 if that
-    round began in an earlier call.
+    round began in an earlier call. The open round is the one that is not complete yet.
 
     ``target`` holds the targets (labels -1 and 1) and ``weight`` the weights of the rows; rows of weight 0 are skipped. ``open_rows`` holds
-    the rows of the open round from earlier calls, and ``open_slopes`` their slopes. ``finish`` closes the open round after the last row,
-    even if it is incomplete.
+    the rows of the open round from earlier calls, and ``open_slopes`` the slopes of these rows. ``finish`` closes the open round after the
+    last row, even if it is incomplete.
 
     The function changes its arguments:
 

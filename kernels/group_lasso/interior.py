@@ -50,7 +50,9 @@ class PathEnd(NamedTuple):
 
 
 def balanced_slopes(problem: RowProblem) -> FloatArray:
-    """Return the slopes of the best model without features. They are equal within a class; with a bias they sum to 0 in each task."""
+    """Return the slopes of the best model without features. They are equal for all rows of one class in one task. With a bias, their sum
+    over each task, weighted by the costs, is 0.
+    """
     shares = np.ones(len(problem.y))
     if problem.fit_bias:
         for span in problem.rows.spans:
@@ -62,8 +64,8 @@ def balanced_slopes(problem: RowProblem) -> FloatArray:
 
 
 def best_constants(problem: RowProblem) -> FloatArray:
-    """Return the biases of the best model without features: in each task the label with the larger total weight. Without biases, return
-    zeros.
+    """Return the biases of the best model without features: for each task, the label whose rows have the larger total weight. If the
+    problem has no biases, return zeros.
     """
     if not problem.fit_bias:
         return np.zeros(problem.rows.n_tasks)
@@ -72,8 +74,8 @@ def best_constants(problem: RowProblem) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Terms:
-    """Norms of the penalty: their weights, and for each term the entries of v (task after task) that it covers. The terms of the groups,
-    ``n_groups`` of them, come first.
+    """The terms of the penalty, each of which is a norm: their weights, and the entries of v (task after task) that each term covers. The
+    terms of the groups, ``n_groups`` of them, come first.
     """
 
     weight: FloatArray
@@ -104,7 +106,7 @@ class _Terms:
         return numbers[self.owner] * entries
 
     def border(self, at: Pair, step: Pair, square: FloatArray) -> float:
-        """Return the largest feasible step of the cones from a point with ``t^2 - ||u||^2`` = square."""
+        """Return the largest step in direction ``step`` that stays in all cones; ``square`` is ``t^2 - ||u||^2`` of each cone at ``at``."""
         along = at[0] * step[0] - self.dot(at[1], step[1])
         bend = step[0] * step[0] - self.dot(step[1], step[1])
         root = along * along - bend * square
@@ -142,7 +144,7 @@ class _Scaling:
         return (self.first * x[0] - aligned) / self.size, self._terms.times(1.0 / self.size, self._terms.times(along, self.rest) + x[1])
 
     def corrector(self, aim: float, step: Pair, dual_step: FloatArray) -> Pair:
-        r"""Return the change of the dual apart from its Hessian term: ``W^-1 (l \ (aim e - (W^-1 ds) o (W dz))) - z``, without the -z."""
+        r"""Return ``W^-1 (l \ (aim e - (W^-1 ds) o (W dz)))``. The change of the dual is this minus z, apart from its Hessian term."""
         dot, times, (l0, l1) = self._terms.dot, self._terms.times, self.point
         (s0, s1), (q0, q1) = self.shrink(step), self.grow((np.zeros_like(step[0]), dual_step))
         first, rest = aim - s0 * q0 - dot(s1, q1), -(times(s0, q1) + times(q0, s1))
@@ -170,8 +172,8 @@ def _end_at(problem: RowProblem, copies: FloatArray, biases: FloatArray, slopes:
 
 
 class _Path:
-    """State of the interior-point method. The linear cones are the rows whose loss can be positive: rows with positive weight that a bias
-    alone does not satisfy.
+    """State of the interior-point method. The linear cones belong to the rows whose loss can be positive: rows with positive weight that a
+    bias alone does not satisfy.
     """
 
     def __init__(self, problem: RowProblem, slopes: FloatArray, biases: FloatArray) -> None:
@@ -187,7 +189,9 @@ class _Path:
         self._t, self._z = np.ones(len(self._terms.weight)), self._first_duals()
 
     def _first_duals(self) -> FloatArray:
-        """Return dual values inside the terms' cones. If an entry exceeds its absolute norm, the excess is assigned to its group."""
+        """Return dual values inside the cones of all terms. An entry that also has a term of its own is assigned to this term up to a fixed
+        fraction of its bound; the rest is assigned to the entry's group.
+        """
         terms, penalty = self._terms, self._problem.penalty
         pull, inner = self._pull(self._a * self._y), self._problem.lam * np.tile(penalty.inner[penalty.owner], self._problem.rows.n_tasks)
         own = np.clip(pull, -START * inner, START * inner) if terms.n_groups else pull
@@ -227,10 +231,11 @@ class _Path:
         return float(self._cost @ self._xi + self._terms.weight @ self._t)
 
     def _better(self, best: PathEnd | None, steps: int, stop: str, tol: float) -> PathEnd:
-        """Return the best certificate so far. Terms that are closer to 0 than their dual is to the boundary of its cone are set to 0.
+        """Return the best certificate so far. A term is set to 0 in it if the term is closer to 0 than its dual is to the boundary of its
+        cone.
 
-        The comparison is between the term's share of the objective and the unused fraction of the bound on its dual. If the gap stays too
-        large, smaller multiples of this fraction are tried.
+        Closeness to 0 is measured by the term's share of the objective, closeness to the boundary by the unused fraction of the bound on
+        the dual. If the gap stays too large, smaller multiples of this fraction are tried.
         """
         terms, problem = self._terms, self._problem
         u = self._v[terms.entries]
@@ -285,8 +290,8 @@ class _Path:
         return primal, min(dual, terms.border((terms.weight, self._z), (np.zeros_like(self._t), step.z), scaling.squares[1]))
 
     def _directions(self, scaling: _Scaling) -> Callable[[FloatArray, FloatArray, Pair], _Step]:
-        """Return a function that solves the Newton equations at this point. Its arguments are right-hand sides for the rows' two cones and
-        for the terms.
+        """Return a function that solves the Newton equations at this point. Its arguments are three right-hand sides: two for the two cones
+        of the rows, and one for the terms.
         """
         problem, terms, y, n_tasks = self._problem, self._terms, self._y, self._problem.rows.n_tasks
         of_m, of_xi = self._a / self._m, self._e / self._xi
@@ -328,7 +333,7 @@ class _Path:
 
 
 class _Step(NamedTuple):
-    """Changes of v, b, xi, m, a (e changes by the same amount with opposite sign), t and z."""
+    """Changes of v, b, xi, m, a, t and z. The dual e changes by the same amount as a, with opposite sign."""
 
     v: FloatArray
     b: FloatArray
@@ -347,7 +352,7 @@ def _reach(at: FloatArray, step: FloatArray) -> float:
 def _solver(gram: FloatArray, terms: _Terms, alpha: FloatArray, bends: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Return a function that solves ``(G + sum_k alpha_k I_k - d_k d_k') v = r``.
 
-    ``gram`` holds Gram matrices ``(n_tasks, p, p)`` of the copies; ``bends`` are the vectors d of all terms. The Gram matrices are
+    ``gram`` holds Gram matrices ``(n_tasks, p, p)`` of the copied columns; ``bends`` are the vectors d of all terms. The Gram matrices are
     overwritten.
     """
     n_tasks, p = gram.shape[:2]

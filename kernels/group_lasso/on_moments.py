@@ -4,7 +4,7 @@ Weighted least squares with a penalty on groups, for one target or several that 
 
     min_v  P = sum_q 1/2 sum_i c_i (y_i - x_i'w_q - b_q)^2 + lam Omega(v),  w = scatter(v)
 
-over the rows i of each task q; the costs c_i of a task sum to 1 for the mean loss. With biases eliminated, all quantities follow from the
+over the rows i of each task q. For the mean loss, the costs c_i of a task sum to 1. With biases eliminated, all quantities follow from the
 moments ``G_q = sum c x x'``, ``s_q = sum c x y`` and ``sum c y^2`` about the means. The dual is
 
     max_a  D = sum_i c_i (a_i y_i - a_i^2 / 2)   subject to   Omega*(sum_i c_i a_i x_i) <= lam,  sum_i c_i a_i = 0 for every bias,
@@ -49,7 +49,7 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
     Parameters
     ----------
     X, y, cost
-        ``(n, p)`` rows, their targets ``(n,)`` or several ``(n, m)``, and weights ``(n,)``, not negative.
+        Rows ``(n, p)``; targets ``(n,)``, or ``(n, m)`` for m targets per row; and weights ``(n,)``, not negative.
     shift
         ``(p,)`` subtracted from every row [default: nothing].
     codes
@@ -74,7 +74,7 @@ def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, c
 
 
 def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[tuple[int, Array | slice]]:
-    """Yield pieces of the rows of each task, ascending; ranges if there is only one task."""
+    """Yield each task with pieces of its rows, ascending; as slices if there is only one task."""
     if codes is None:
         yield from ((0, slice(lo, min(lo + height, n))) for lo in range(0, n, height))
         return
@@ -86,7 +86,7 @@ def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[
 
 
 def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
-    """Return the rows of the blocks side by side. They are copied to the buffer unless a block can be used in place."""
+    """Return the blocks of columns side by side, minus the shift, as a copy in the buffer; a single block is used in place if possible."""
     if len(blocks) == 1 and shift is None and isinstance(blocks[0], np.ndarray):
         block = blocks[0]
         if block.dtype == np.float64 and block.flags.c_contiguous and block.flags.aligned:
@@ -122,7 +122,7 @@ class Moments:
 
 
 class MomentSolution(NamedTuple):
-    """Copies v, ``(n_tasks, n_copies)``, with P and P - D; ``stop`` is ``"gap"`` or ``"max_sweeps"``."""
+    """The copied coefficients v, ``(n_tasks, n_copies)``, with P and P - D; ``stop`` is ``"gap"`` or ``"max_sweeps"``."""
 
     copies: FloatArray
     objective: float
@@ -161,7 +161,7 @@ def _contiguous(values: Array) -> FloatArray:
 
 
 def block_curvatures(gram: FloatArray, penalty: GroupPenalty) -> FloatArray:
-    """Return the largest eigenvalue of each group's diagonal block of the Gram matrices, the maximum over the tasks, ``(n_groups,)``."""
+    """Return, for each group, the largest eigenvalue of its diagonal block in the Gram matrix of any task, ``(n_groups,)``."""
     sizes, out = np.diff(penalty.indptr), np.empty(penalty.n_groups)
     for size in np.unique(sizes):
         which = np.flatnonzero(sizes == size)
@@ -178,8 +178,8 @@ def block_curvatures(gram: FloatArray, penalty: GroupPenalty) -> FloatArray:
 
 @compiled
 def _sweeps(gram: Array, cross: Array, groups: tuple[Array, ...], v: Array, image: Array, path: Array) -> None:
-    """Descend group by group, len(path) times; path[i] receives the copies after sweep i, and ``image`` is updated so that it stays equal
-    to G w.
+    """Do len(path) sweeps of descent, group by group; path[i] receives the copied coefficients after sweep i. ``image`` is updated so that
+    it stays equal to G w.
     """
     indptr, members, curvature, kappa, inner = groups
     n_tasks = v.shape[0]
@@ -269,7 +269,7 @@ class _Descent:
 
 
 def extrapolate(first: FloatArray, path: FloatArray) -> FloatArray | None:
-    """Return the affine combination of the last iterates with the smallest differences, or None if it is not determined."""
+    """Return the affine combination of the last iterates whose combined difference is smallest, or None if it is not determined."""
     points = np.concatenate([first[None], path]).reshape(len(path) + 1, -1)
     differences = np.diff(points, axis=0)
     normal = differences @ differences.T
@@ -292,9 +292,9 @@ class WorkingColumns:
     :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`.
 
     * ``cost``, ``(n,)``: the row weights for which Gram matrices are cached.
-    * ``centre``: whether the means (by these weights) are subtracted from dense columns, so that sums lose no digits. A bias compensates
+    * ``centre``: whether dense columns are stored minus their means (weighted by ``cost``), so that sums lose no digits. A bias compensates
       for the subtraction.
-    * ``edges``, int64 ``(n_tasks + 1,)``: where tasks begin [default: one task].
+    * ``edges``, int64 ``(n_tasks + 1,)``: the first row of each task, then the number of rows [default: one task].
     """
 
     def __init__(self, cost: FloatArray, centre: bool, edges: Array | None = None) -> None:

@@ -41,7 +41,7 @@ REQUIRES = ("values", "slopes", "bends", "dual_value")  # What the solvers need 
 class RowSolution(NamedTuple):
     """The end of a solve.
 
-    * ``copies``, ``(n_tasks, n_copies)``: v.
+    * ``copies``, ``(n_tasks, n_copies)``: the copied coefficients v.
     * ``slopes``, ``(n,)``: the negative derivative of each row's loss; once scaled, these are the dual variables.
     * ``objective``, ``gap``: P, and P - D over these columns.
     * ``steps``: number of sweeps, Newton steps, proximal steps or interior-point steps.
@@ -96,9 +96,9 @@ def solve_rows(
 ) -> RowSolution:  # fmt: skip
     """Minimise a mean loss plus ``lam Omega`` over rows, until the gap is at most ``tol`` times the objective.
 
-    ``warm`` and ``biases`` are the initial copies and biases [default: zeros]; the interior-point method ignores them. ``max_iter`` limits
-    sweeps (squared), Newton steps (logistic), interior-point steps (hinge) or proximal steps. ``method`` is ``"auto"`` or, for smooth
-    losses, ``"fista"``.
+    ``warm`` holds the initial copied coefficients, ``biases`` the initial biases [default: zeros]; the interior-point method ignores both.
+    ``max_iter`` limits sweeps (squared), Newton steps (logistic), interior-point steps (hinge) or proximal steps. ``method`` is ``"auto"``
+    or, for smooth losses, ``"fista"``.
     """
     if isinstance(problem.loss, Hinge):
         with one_thread():
@@ -122,11 +122,11 @@ CONSTANT_SHARE = 1e-12  # Share of its size below which the range of a target is
 
 
 def share_of_largest(share: float, largest: float, targets: FloatArray, cost: FloatArray, size: float = 0.0) -> float:
-    """Return ``share`` times the smallest lam that selects nothing (`lambda_max`).
+    """Return ``share`` times ``largest``, the smallest lam that selects nothing (`lambda_max`).
 
-    If targets are constant up to rounding, return the smallest lam itself; if no feature is correlated with the targets, return an
-    arbitrary positive value. ``targets`` are ``(n,)`` or ``(n_machines, n)``, with row costs ``cost``. ``size`` is the magnitude of the
-    shift that was subtracted from the targets.
+    If all targets are constant up to rounding, return ``largest`` itself; if the result would be 0, because no feature is correlated with
+    the targets, return 1. ``targets`` are ``(n,)`` or ``(n_machines, n)``, with row costs ``cost``. ``size`` is the magnitude of the shift
+    that was subtracted from the targets.
     """
     used = np.atleast_2d(targets)[:, cost > 0]
     size = max(size, float(np.abs(used).max(initial=0.0)))
@@ -137,8 +137,8 @@ def share_of_largest(share: float, largest: float, targets: FloatArray, cost: Fl
 def lambda_max(problem: RowProblem) -> float:
     """Return the smallest lam at which all weights are zero.
 
-    The hinge has many dual solutions at this lam. The solution that treats the rows of a class alike is used: for the returned lam and any
-    larger one, all weights are zero.
+    For the hinge, the dual has many solutions at this lam. The one that treats all rows of a class alike is used: for the returned lam and
+    any larger one, all weights are zero.
     """
     with one_thread():
         if isinstance(problem.loss, Hinge):
@@ -169,7 +169,7 @@ class _Solver:
         return _Point(copies, z, biases, f, loss, problem.lam * problem.penalty.value(copies))
 
     def _dual(self, at: _Point) -> float:
-        """Return the dual value of a point's scaled slopes."""
+        """Return the dual value of the point's slopes after scaling."""
         problem = self._problem
         s = problem.loss.slopes(problem.y, at.f)
         z = problem.rows.slopes(problem.cost * s)
@@ -215,7 +215,7 @@ class _Solver:
         return None
 
     def _towards(self, at: _Point, copies: FloatArray) -> _Point | None:
-        """Return the first point with a lower objective on the line to the given copies. The full step, a half, a quarter and so on are
+        """Return the first point with a lower objective on the line to ``copies``. The full step, half of it, a quarter of it and so on are
         tried.
         """
         problem, share = self._problem, 1.0
@@ -247,7 +247,7 @@ class _Solver:
         return self.solution(at, limit, "max_iter")
 
     def _proximal(self, ahead: _Point, curvature: float) -> tuple[_Point, float]:
-        """Return the proximal point of the extrapolated point, and the curvature for which the quadratic upper bound held."""
+        """Return the proximal point of the extrapolated point ``ahead``, and the curvature for which the quadratic upper bound held."""
         problem, penalty = self._problem, self._problem.penalty
         slope = problem.rows.slopes(problem.cost * problem.loss.slopes(problem.y, ahead.f))[:, penalty.members]
         while True:
@@ -259,7 +259,7 @@ class _Solver:
             curvature *= 2.0
 
     def _first_curvature(self) -> float:
-        """Return the loss's curvature along its first slope: a lower bound of the curvature needed, which backtracking raises."""
+        """Return the curvature of the loss along its first slope. This is a lower bound of the curvature needed; backtracking raises it."""
         problem, penalty = self._problem, self._problem.penalty
         slope = problem.rows.slopes(problem.cost * problem.y)[:, penalty.members]
         square = float(np.sum(slope * slope))

@@ -38,9 +38,9 @@ MAX_ROOT_STEPS = 100  # Newton steps after which the root of a group's shrunk no
 class GroupPenalty:
     """Groups of features and their weights; ``lam`` is passed to the methods that need it.
 
-    Group g has the copies ``indptr[g]:indptr[g + 1]``, and copy p is of feature ``members[p]``. ``kappa``, float64 ``(n_groups,)``, holds
-    the weights of the Euclidean norms, and ``inner``, float64 ``(n_groups,)``, the weights r_g of the absolute norms. No weight is
-    negative, and the two weights of a group are not both 0.
+    Group g has the copies ``indptr[g]:indptr[g + 1]``, and copy p belongs to feature ``members[p]``. ``kappa``, float64
+    ``(n_groups,)``, holds the weights of the Euclidean norms, and ``inner``, float64 ``(n_groups,)``, the weights r_g of the absolute
+    norms. No weight is negative, and the two weights of a group are not both 0.
     """
 
     indptr: Array
@@ -69,7 +69,9 @@ class GroupPenalty:
         return self.n_copies > 0 and int(np.bincount(self.members).max()) > 1
 
     def scatter(self, copies: FloatArray) -> FloatArray:
-        """Return the weights ``(n_tasks, n_features)`` of copies ``(n_tasks, n_copies)``: the sum over the copies of a feature."""
+        """Return the weights ``(n_tasks, n_features)`` from copies ``(n_tasks, n_copies)``: the weight of a feature is the sum of its
+        copies.
+        """
         weights = np.zeros((len(copies), self.n_features))
         for task, values in enumerate(copies):
             np.add.at(weights[task], self.members, values)
@@ -104,12 +106,12 @@ class GroupPenalty:
         return shrunk * factor[self.owner]
 
     def copies_of(self, groups: Array) -> Array:
-        """Return the copies of some groups, group after group."""
+        """Return the indices of the copies of ``groups``, group after group."""
         sizes = np.diff(self.indptr)[groups]
         return np.repeat(self.indptr[groups] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
 
     def restricted(self, groups: Array, features: Array) -> GroupPenalty:
-        """Return the penalty restricted to ``groups``, over ``features`` (all features of these groups), both in the given order."""
+        """Return the penalty of ``groups`` alone, in this order; ``features`` lists all features of these groups, in their new order."""
         position = {int(j): k for k, j in enumerate(features)}
         members = np.array([position[int(j)] for j in self.members[self.copies_of(groups)]], np.int64)
         indptr = np.concatenate(([0], np.cumsum(np.diff(self.indptr)[groups]))).astype(np.int64)
@@ -216,14 +218,15 @@ def _dual_norms(z: Array, indptr: Array, members: Array, kappa: Array, inner: Ar
 
 
 class Groups(NamedTuple):
-    """Groups in the form that compiled loops read; without groups each feature stands alone and has the threshold ``single``.
+    """Groups in the form that compiled loops read. Without groups, each feature stands alone and has the threshold ``single``.
 
-    * ``members``, ``starts``: group g holds ``members[starts[g]:starts[g + 1]]``; if ``members`` is empty, the positions themselves.
-    * ``owner``: the int32 group of each feature. It is empty if all groups have one size and are contiguous; the group is then
-      ``j * magic >> 32``.
+    * ``members``, ``starts``: group g holds ``members[starts[g]:starts[g + 1]]``; if ``members`` is empty, group g holds the features
+      ``starts[g]:starts[g + 1]``.
+    * ``owner``: the int32 group of each feature. It is empty if all groups have one size and are contiguous; the group of feature j is
+      then ``j * magic >> 32``.
     * ``feature_starts``, ``feature_groups``: the groups of each feature if groups overlap, else empty.
-    * ``cost``, ``inner``: k_g and tau_g, float64 ``(n_groups,)`` each.
-    * ``single``: the threshold of a feature alone; if all groups have equal size and weights (``even``), their ``k_g + tau_g``.
+    * ``cost``, ``inner``: the thresholds ``k_g = lam kappa_g`` and ``tau_g = lam r_g``, float64 ``(n_groups,)`` each.
+    * ``single``: the threshold of a feature alone; if all groups have equal weights (``even``), their common ``k_g + tau_g``.
     * ``zero_level``: the smallest ``tau_g + k_g / sqrt(d_g)``; a group is zero while no member exceeds it.
     """
 
@@ -266,7 +269,9 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
 
 
 def neighbours(labels: object, n_features: int) -> Array | None:
-    """Return where each group begins, and the end, int64 ``(n_groups + 1,)``. Return ``None`` if a label is lower than the one before."""
+    """Return where each group begins, followed by ``n_features``, int64 ``(n_groups + 1,)``. Return ``None`` unless ``labels`` holds one
+    integer >= 0 per feature, in ascending order.
+    """
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (n_features,) or not n_features:
         return None
     starts = np.empty(n_features + 1, np.int64)
@@ -325,9 +330,10 @@ def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Ent
 def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step: float, out: Array) -> float:
     """Add ``step [1 - factor k_g / ||c_g||]_+ c_g``, ``c_g = S(values_g, factor tau_g + fade)``, of all groups to ``out``; return Omega.
 
-    This is the closed form of dual averaging (Yang 2011, Theorem 1: equations (3.10), (3.12), (3.14)) with sums in place of means: values
-    s, factor t, fade ``rho gamma sqrt(t)`` and step ``-1/(gamma sqrt(t))``. Each of several overlapping groups has its own copy, and the
-    copies are added. With factor eta, fade 0 and step 1 the result is the proximal step of a gradient method.
+    This is the closed form of dual averaging (Yang 2011, Theorem 1: equations (3.10), (3.12), (3.14)) with sums in place of means.
+    Its arguments are then: values s, factor t, fade ``rho gamma sqrt(t)`` and step ``-1/(gamma sqrt(t))``. Each of several
+    overlapping groups has its own copy, and the copies are added. With factor eta, fade 0 and step 1 the result is the proximal step
+    of a gradient method.
     """
     omega, size = 0.0, abs(step)
     if groups.cost.size == 0:

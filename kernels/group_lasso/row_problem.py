@@ -1,4 +1,4 @@
-"""Rows of one target, or of several that share the groups, and the problem to minimise over them."""
+"""Rows of one task, or of several tasks that share the groups of features, and the minimisation problem on these rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TaskRows:
 
     @cached_property
     def shift(self) -> FloatArray | None:
-        """Mean of dense columns; sums about it lose no digits."""
+        """Mean of each column, for dense rows; sums of differences from the mean lose no digits."""
         return None if sp.issparse(self.X) or not len(self.X) else self.X.mean(axis=0)
 
     def decide(self, weights: FloatArray) -> FloatArray:
@@ -62,7 +62,7 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class RowProblem:
-    """The problem to minimise: rows with ``y`` (labels +-1 or targets) and ``cost``, which sums to 1 in a task for the mean loss.
+    """The problem to minimise: rows with ``y`` (labels +-1 or targets) and ``cost``. For the mean loss, the costs of each task sum to 1.
 
     ``loss`` is one of :func:`gramplane.kernels.losses.mean_loss`; ``fit_bias`` says whether every task has a bias.
     """

@@ -19,7 +19,7 @@ FEW = 100  # Rows of a call that says little of those before it.
 
 
 def longest_row(indptr: Array, values: Array, weight: Array) -> float:
-    """Return the largest squared norm times weight of rows in CSR form; 0 without rows."""
+    """Return the largest product of squared norm and weight over rows in CSR form; 0 without rows."""
     owners = np.repeat(np.arange(len(weight)), np.diff(indptr[: len(weight) + 1]))
     with np.errstate(over="ignore"):
         return float((np.bincount(owners, np.square(values[: len(owners)]), len(weight)) * weight).max(initial=0.0))
@@ -35,13 +35,15 @@ class StepWatch:
     _longest: float = 0.0  # the largest squared norm of the rows of short calls
 
     def remedy(self, indptr: Array, values: Array, weight: Array) -> str:
-        """Return the remedy for steps on these rows: the parameter, and the smallest value at which no step overshoots."""
+        """Return the advice for steps on these rows: the parameter to change, and its smallest value at which no step overshoots."""
         # Rounded up, so that the number that is told is one that works.
         longest = 1.005 * max(self._longest, longest_row(indptr, values, weight))
         return f"raise gamma={self.gamma:g} to {longest:.3g}, the largest squared norm of the rows, or scale the features"
 
     def remember(self, indptr: Array, values: Array, weight: Array) -> None:
-        """Record the longest row of a short call; the losses of so few rows say little about earlier steps."""
+        """Record the longest row of a call with few rows. The losses of so few rows say little about whether earlier steps were too
+        long.
+        """
         if len(weight) < FEW:
             self._longest = max(self._longest, longest_row(indptr, values, weight))
 
@@ -54,7 +56,7 @@ class StepWatch:
         return not self.message and total > 0.0 and bool(np.max(losses) > 0.5 * total * (OVERSHOOT * self._reach) ** 2)
 
     def tell(self, indptr: Array, values: Array, weight: Array) -> None:
-        """Write the message, with the remedy for steps on these rows."""
+        """Compose the message that steps are too long; its advice is computed from these rows."""
         size = f"predictions miss by more than {OVERSHOOT:g} times the largest target"
         self.message = f"steps are too long, {size}; {self.remedy(indptr, values, weight)}"
 

@@ -129,7 +129,9 @@ class StreamLearner:
         return float(self._totals[0, 2])
 
     def weights(self, average: bool = False) -> tuple[Array, Array, Array]:
-        """Return ``(weights (n_machines, n_features), biases, Omega of each)`` of the latest round, or of the mean of all iterates."""
+        """Return ``(weights (n_machines, n_features), biases, Omega of each model)`` of the latest round, or of the mean of all
+        iterates.
+        """
         t = self.rounds
         if average:
             share = 1.0 / max(t, 1)
@@ -202,7 +204,7 @@ class _OpenRows:
         self._n = 0
 
     def append(self, rows: Rows, first: int, slopes: Array) -> None:
-        """Add the rows at positions ``first`` and later in their order of processing."""
+        """Append the rows whose position in the order of processing is ``first`` or later."""
         chosen = rows.order[first:]
         if not len(chosen):
             return

@@ -9,7 +9,7 @@ with ``a_j = max_q sum_{i in q} c_i x_ij^2``. Reason: ``kappa ||v|| + r ||v||_1 
 (kappa + r)``, and the Cauchy-Schwarz inequality bounds ``z_jq(delta)^2`` by ``a_j sum_{i in q} c_i delta_i^2``. Once the norm of a feature
 is known, the feature can be skipped until the sum of these changes could have raised it to lam.
 
-Sums run over ascending rows, in float64: sparse and dense columns, both memory orders and any stripes give the same bits.
+Sums run over ascending rows, in float64: sparse and dense columns, both memory orders and any division into stripes give the same bits.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class TaskStream:
         return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
     def factors(self, rounds: Rounds) -> tuple[FloatArray, IntArray]:
-        """Return two arrays in which the compiled loop caches factors of rows of W and the rounds of these factors. They are reused, so
-        that no array of length d is made per call.
+        """Return the two arrays in which the compiled loop caches a factor for each row of W, and the round of each factor. They are
+        reused, so that no array of length d is made per call.
         """
         if self._cache is None or self._cache[0] is not rounds:
             self._cache = rounds, np.empty(len(self.norms)), np.full(len(self.norms), -1, np.int64)
@@ -194,10 +194,10 @@ class Diverged(ArithmeticError):
 def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Rounds, opened: OpenRound) -> Progress:
     """Read rows in the given order and learn from each round that closes; ``stream`` is changed in place.
 
-    A round takes one row of each task. It closes when every task has contributed a row, when a task occurs a second time, and when
-    ``CLOSE`` occurs in ``order``. The cost is proportional to the number of non-zeros of the rows, plus Q for each feature of the round
-    whose norm is large enough to matter. Results are bit-identical if an order is split into several calls. Raises :class:`Diverged` if a
-    prediction is not finite or exceeds 1e100.
+    A round takes at most one row of each task. It closes when every task has contributed a row, before a second row of a task, or
+    where ``CLOSE`` occurs in ``order``. The cost is proportional to the number of non-zeros of the rows, plus Q for each feature of
+    the round whose norm is large enough to matter. Results are bit-identical if an order is split into several calls. Raises
+    :class:`Diverged` if a prediction is not finite or exceeds 1e100.
     """
     n_tasks, count = stream.sums.shape[1], len(opened.rows)
     pending, slopes, is_pending = np.zeros(n_tasks, np.int64), np.zeros(n_tasks), np.zeros(n_tasks, np.bool_)
@@ -225,7 +225,9 @@ class _Rows(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """Settings in compiled form: norm threshold of a row of W per round, gamma, number of the loss, and the rule of the intercepts."""
+    """Settings in compiled form: the threshold per round for the norm of a row of W, gamma, the number of the loss, whether there are
+    intercepts, and the steepness of their steps.
+    """
 
     threshold: float
     gamma: float
@@ -235,7 +237,8 @@ class _Rule(NamedTuple):
 
 
 class _State(NamedTuple):
-    """State changed by rounds: the arrays of :class:`TaskStream`, the open round, and cached factors of rows of W with their rounds.
+    """State changed by rounds: the arrays of :class:`TaskStream`, the open round, and for each row of W a cached factor and the round of
+    this factor.
 
     The open round has rows ``pending`` with their ``slopes``, in order of arrival, and tasks ``is_pending``.
     """
@@ -339,7 +342,7 @@ def _add_product(
     f: Entry, indices: Array, values: Array, first: Entry, last: Entry, sums: Array, norms: Array, q: Entry,
     entries: Array, row: float, t: int, step: float, scale: Array, stamp: Array,
 ) -> Entry:  # fmt: skip
-    """Return ``f + <w_q, x>`` after t rounds; only rows of W with large enough norms are read."""
+    """Return ``f + <w_q, x>`` after t rounds. Rows of W that are zero because of their small norm are skipped."""
     for p in range(first, last):
         j = indices[p]
         tau = t * entries[j]

@@ -69,7 +69,9 @@ MAX_IDLE_STEPS = 100
 """Consecutive steps without progress after which the solver stops. The gap keeps closing for a while after F stops changing visibly."""
 
 FIRST_STEPS = np.concatenate([[0.0], 4.0 ** np.arange(-16, 17)])
-"""Trial steps along the gradient for a loss that is linear at the starting point; the slope must change between two of them."""
+"""Trial steps along the gradient for a loss that is linear at the starting point: the steepest secant of the slope over these steps
+replaces the curvature.
+"""
 
 
 def solve_apg(
@@ -141,7 +143,9 @@ class _Accelerated:
         return None
 
     def _proximal(self) -> tuple[FloatArray, float, float]:
-        """Return the proximal point of the extrapolated one, with its sum of norms and its loss; tau rises until the upper bound holds."""
+        """Return the proximal point of the extrapolated point, the sum of its group norms, and its loss; tau rises until the upper bound
+        holds.
+        """
         correlations, loss = self._evaluation.correlations, self._evaluation.loss
         while True:
             omega, threshold = prox_squared_mixed_norm(self._extrapolated + correlations / self._tau, self._problem.starts, self._tau)

@@ -33,7 +33,7 @@ class FreeSums(NamedTuple):
 
     * ``loss``: P.
     * ``pulls``, ``(q,)``: X'u, the negative gradient of P in the coefficients.
-    * ``masses``, ``(q,)``: a norm of the terms of these sums.
+    * ``masses``, ``(q,)``: for each entry of ``pulls``, a norm of the terms in its sum.
     """
 
     loss: float

@@ -175,7 +175,7 @@ class _ColumnSystem:
 
 
 def free_shift(direction: FloatArray, curvature: Curvature | RowCurvature) -> FloatArray:
-    """Return the step of the unpenalised coefficients along a direction that keeps X'u = 0 to first order."""
+    """Return the step of the unpenalised coefficients that keeps X'u = 0 to first order when omega moves along ``direction``."""
     if not curvature.bends.size:
         return np.zeros(0)
     roots = free_roots(curvature.bends)

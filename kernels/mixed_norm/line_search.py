@@ -83,8 +83,8 @@ def penalty_along(omega: FloatArray, direction: FloatArray, starts: IntArray, st
 
 
 def descend(path: Line, origin: Trial) -> Trial:
-    """Return the full step if it is acceptable, otherwise an approximate minimiser in (0, 1). If no trial is lower, return the starting
-    point, ``origin``, where the slope is negative.
+    """Return the full step if it is acceptable, otherwise an approximate minimiser in (0, 1). If no trial is lower than the starting
+    point ``origin``, where the slope is negative, return ``origin``.
     """
     full = path.at([1.0])[0]
     return full if is_acceptable(full, origin) else _refine(path, origin, full, origin)
@@ -137,8 +137,8 @@ def _is_near_minimum(best: Trial, low: Trial, high: Trial, origin: Trial) -> boo
 
 
 def _tangent_crossing(low: Trial, high: Trial) -> float:
-    """Return the intersection of the tangents at both ends, which is exact for a kink and the midpoint for a parabola. If the tangents
-    coincide, return the low end.
+    """Return where the tangents at both ends cross: at the kink if the function has two linear pieces, at the midpoint if it is a
+    parabola. If the tangents coincide, return the low end.
     """
     if low.slope == high.slope:
         return low.step

@@ -2,8 +2,8 @@
 
 J(mu) = max_{u in A} U(u) - 1/2 sum_h mu_h ||c_h||^2 = min_{omega, g} 1/2 sum_h ||omega_h||^2 / mu_h + P(Z omega + X g)
 
-is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing linear term). Its derivative is -1/2
-||c_h||^2 at the solution for mu, where omega_h = mu_h c_h. J equals F at the best mu and is larger elsewhere.
+is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing linear term). The derivative of J in
+mu_h is -1/2 ||c_h||^2 at the solution for mu, where omega_h = mu_h c_h. J equals F at the best mu and is larger elsewhere.
 """
 
 from __future__ import annotations

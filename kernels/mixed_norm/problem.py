@@ -25,8 +25,8 @@ Warm = tuple[FloatArray, FloatArray]
 class GroupProblem:
     """One sub-problem: group h has the columns starts[h] to starts[h + 1] - 1 of Z, at least one.
 
-    Columns may be zero, and a feature chosen by several cuts has a column in each cut. Loss and unpenalised columns are those of the rows.
-    For labels with a bias, both classes need rows with positive cost; with one class the bias would be infinite.
+    Columns may be zero, and a feature chosen by several cuts has a column in each cut. The loss and the unpenalised columns are those
+    of ``rows``. For labels with a bias, both classes need rows with positive cost; with one class the bias would be infinite.
     """
 
     rows: Rows

@@ -76,7 +76,7 @@ class RowCurvature:
         self.bends = columns.T @ bent
 
     def product(self, direction: FloatArray) -> FloatArray:
-        """Return diag(sqrt d) Z d on the rows with curvature."""
+        """Return ``diag(sqrt d) Z @ direction`` on the rows with curvature; d are the curvatures."""
         return self.roots * self.block.product(direction)[self.rows]
 
     def transposed(self, x: FloatArray) -> FloatArray:
@@ -147,8 +147,8 @@ def check_rows(
 
 @compiled(deferred=True)
 def first_invalid_row(labels: FloatArray, costs: FloatArray, of_labels: bool) -> tuple[int, int]:
-    """Return two row numbers, -1 if there is no such row: the first row whose label is not +-1 (or whose target is not finite), and the
-    first whose cost is negative, infinite or NaN.
+    """Return two row numbers: the first row whose label is not +-1 (or whose target is not finite), and the first row whose cost is
+    negative, infinite or NaN. Either is -1 if there is no such row.
     """
     label, cost = -1, -1
     for i in range(labels.size - 1, -1, -1):

@@ -1,9 +1,9 @@
 """The rows of a sub-problem in fixed blocks, which may be in other processes.
 
 Every operation is a pure function of one block and a small query. Only sums over the blocks are returned, added in a fixed tree, so the
-bits do not depend on where and in which order the blocks are processed. Blocks keep no state: every operation starts from omega. For a
-block that stays in one process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` avoids repeated products; results stay
-bit-identical.
+bits of a sum do not depend on where or in which order the blocks are processed. Blocks keep no state: every operation starts from omega.
+For a block that stays in one process, :class:`gramplane.kernels.mixed_norm.row_block.RememberingBlock` avoids repeated products; results
+stay bit-identical.
 """
 
 from __future__ import annotations

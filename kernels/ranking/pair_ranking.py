@@ -27,8 +27,8 @@ from ..svm.logistic import logistic_problem, solve_logistic
 from .user_kernels import FactorGram
 
 DEPENDENT_SHARE = 1e-10
-"""Smallest squared distance of a pair from the span of the import vectors, relative to the pair's own squared length. Closer pairs add
-nothing.
+"""Smallest squared distance of a pair from the span of the import vectors, relative to the pair's own squared length. A pair closer
+than this is no new direction.
 """
 
 _LOSS = Logistic()
@@ -98,8 +98,8 @@ def empty_machine(z: IntArray) -> ImportMachine:
 
 
 def import_factor(gram: Gram, chosen: IntArray) -> FloatArray:
-    """Return the factor of the chosen import vectors, built column by column in the order of choice. It is bit-identical to the factor that
-    grew during the choice.
+    """Return the factor of the chosen import vectors, built column by column in the order of choice. It is bit-identical to the factor
+    that was built during the choice.
     """
     factor = np.zeros((gram.n, 0))
     for q in range(len(chosen)):
@@ -190,14 +190,17 @@ def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float
 
 @dataclass(frozen=True)
 class Warp:
-    """The symmetric matrix ``M = (I + L K_x)^-1 L``, ``(n, n)``, of the correction of an input kernel k. The warped kernel is ``k(x, z) -
-    k_x' M k_z``, where ``k_x`` holds the values of k between x and the n points.
+    """The symmetric matrix ``M = (I + L K_x)^-1 L``, ``(n, n)``, that corrects an input kernel k. K_x is the matrix of k at n points,
+    and L comes from a learnt kernel (:func:`build_warp`). The warped kernel is ``k(x, z) - k_x' M k_z``, where ``k_x`` holds the
+    values of k between x and the n points.
     """
 
     correction: np.ndarray
 
     def block(self, kernel: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the warped kernel of an input kernel ``(a, b)``, given its blocks ``(a, n)`` and ``(b, n)`` with the n points."""
+        """Return the warped kernel between a and b points. ``kernel``, ``(a, b)``, is the input kernel between them; ``left``, ``(a,
+        n)``, and ``right``, ``(b, n)``, are the input kernel with the n points of the warp.
+        """
         with one_thread():
             return kernel - left @ self.correction @ right.T
 

@@ -150,8 +150,8 @@ class Scores:
 def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float = 1e-10) -> Scores:
     """Return the fixed point of ``r = damping * S r + (1 - damping) * prior`` by power iteration from the prior.
 
-    The iteration contracts by ``damping`` < 1 in the l1 norm, so it always ends. It stops when a step changes less than ``tol``, or less
-    than ``MIN_TOL`` if that is larger.
+    The iteration contracts by ``damping`` < 1 in the l1 norm, so it always ends. It stops when the l1 change of a step is below
+    ``max(tol, MIN_TOL)``.
     """
     r, change, steps, most = prior, np.inf, 0, max_walk_steps(damping, tol)
     while change >= max(tol, MIN_TOL) and steps < most:
@@ -254,8 +254,8 @@ class HarmonicValues:
 def harmonic_by_products(
     product: Callable[[FloatArray], FloatArray], labels: FloatArray, *, tol: float = 1e-6, max_iter: int = 1000
 ) -> HarmonicValues:
-    """Return the harmonic functions that take the known values in ``labels`` ``(n, m)``, using only products with W. Rows of unknown values
-    are NaN.
+    """Return the harmonic functions that take the known values in ``labels`` ``(n, m)``, using only products with W. Rows of ``labels``
+    without known values are NaN.
 
     ``product(V)`` is ``V W`` for V ``(c, n)``. Conjugate gradients, preconditioned by the degrees, run until every value has an error of at
     most ``tol``, or for ``max_iter`` products. The error is certified: with residuals r, ``||f - f*||_inf <= max |r_i / D_i| / min_i p_i``,

@@ -35,7 +35,7 @@ def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, 
 
 
 def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
-    """Return the counts of tags in any accepted form, and the names of the tags if they have names.
+    """Return the matrix of tag counts made from ``tags``, and the names of the tags, or ``None`` if they have no names.
 
     ``tags`` is a matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row;
     or any other value per row, which is its single tag. Raises ValueError if ``tags`` has another form, or if a count is negative or not

@@ -154,7 +154,9 @@ def least_eigenvalues(orders: Sequence[int], products: Callable[[list[int], list
 
 
 def _lanczos_steps(n: int) -> Steps:
-    """Yield vectors; the caller sends back their products. Returns the bound at the end."""
+    """Yield vectors; for each, the caller sends back its product with the matrix. At the end, return a lower bound of the smallest
+    eigenvalue.
+    """
     # Loaded on demand, as every worker would pay for it.
     from scipy.linalg import eigh_tridiagonal
 
@@ -296,7 +298,9 @@ class PairSum:
         return out if self.kind != "mlpk" else np.einsum("ij,ij->i", product, left)[:, None] + self._diagonal(K) - 2.0 * out
 
     def _diagonal(self, K: NDArray[Any]) -> FloatArray:
-        """Return the diagonal of K A K, computed once per matrix because callers process users in parts."""
+        """Return the diagonal of ``K A K`` for the matrix A of coefficients. It is computed once per matrix K because callers process
+        users in parts.
+        """
         if self._diagonal_of is None or self._diagonal_of[0] is not K:
             parts = (K[lo : lo + USERS_PER_TILE].astype(np.float64) for lo in range(0, self.n, USERS_PER_TILE))
             self._diagonal_of = K, np.concatenate([np.einsum("ij,ij->i", rows @ self._matrix, rows) for rows in parts])

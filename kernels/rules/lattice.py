@@ -24,7 +24,7 @@ NODES_PER_BATCH = 512  # Conjunctions whose sums over descendants are computed a
 
 
 class Conjunctions:
-    """The part of the lattice of conjunctions that needs no rows: names, parents, penalties and hulls."""
+    """The part of the lattice of conjunctions that needs no rows: the names, parents, penalties and hulls of nodes."""
 
     n: int
     rows: tuple[IntArray, ...]  # of every task, ascending; tasks may share rows (one class against the rest each)
@@ -39,7 +39,7 @@ class Conjunctions:
 
     @cached_property
     def root(self) -> FloatArray:
-        """L with B = L L', diagonal if B is."""
+        """L with ``B = L L'``, where B is the similarity of the tasks; L is diagonal if B is diagonal."""
         B = self.similarity
         if not np.any(B - np.diag(np.diag(B))):
             return np.diag(np.sqrt(np.diag(B)))
@@ -87,7 +87,7 @@ class Conjunctions:
         return (before or NodeSet.empty(self.width, np.uint64)).with_hulls(keys, self.parents, self.penalties)
 
     def start(self, most: int) -> NodeSet:
-        """Return the empty conjunction and the single propositions that separate the labels best."""
+        """Return the empty conjunction and the single propositions, at most ``most``, that separate the labels best."""
         forms = self.single_forms()
         best = [int(e) for e in np.argsort(-forms, kind="stable")[:most] if forms[e] > 0]
         return self.hull(self.named([[], *([e] for e in sorted(best))]))
@@ -110,7 +110,9 @@ class Conjunctions:
 
     @cached_property
     def unit(self) -> float:
-        """The most frequent cost of a row. Multipliers at this bound are counted as bits instead of being added."""
+        """The most frequent cost of a row. Multipliers equal to this cost, their upper bound, are counted as bits instead of being
+        added.
+        """
         values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
         return float(values[np.argmax(amounts)])
 
@@ -185,9 +187,10 @@ class RuleLattice(Conjunctions):
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
         frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: SignedRows | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Search for nodes outside the hull with M / d^2 above the threshold, either everywhere or next to the hull.
+        """Search for nodes outside the hull with M / d^2 above the threshold, either everywhere or, with ``frontier``, only among the
+        children of the hull.
 
-        Next to the hull, only the ``most`` propositions with the largest bounds are combined.
+        With ``frontier``, only the ``most`` propositions with the largest bounds, and those in the hull, are combined.
         """
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows

@@ -2,9 +2,9 @@
 
 The depth-first search of that module decides whether to visit a set only from shorter sets, its threshold never changes, and certificates
 are searched by length. Both searches therefore visit the same conjunctions and find the same results in the same order. In the search by
-length, one request returns the sums of a whole batch of candidates: a pass over blocks of rows whose sums are added, or a computation on
-rows in memory. Which propositions may be combined is determined only for propositions that open a set, when the set is opened; no square
-array over the propositions is stored.
+length, one request returns the sums of a whole batch of candidates. It is a pass over blocks of rows, which adds the sums of the blocks,
+or a computation on rows in memory. Which propositions may be combined with a given one is determined only for the propositions of sets
+that are extended, when they are extended; no square array over the propositions is stored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Open(NamedTuple):
 def add_candidates(
     columns: Words, starts: IntArray, amounts: FloatArray, unit: float, sets: IntArray, owner: IntArray, last: IntArray, out: FloatArray
 ) -> None:
-    """Write the sums of candidates over some rows to ``out``, ``(c, T, 2)``."""
+    """Write the sums of candidates over some rows to ``out``, ``(c, T, 2)``: for each task, over its positive and its negative rows."""
     n_words, tasks, before = columns.shape[1], starts.shape[0], -1
     support, word = np.empty(n_words, np.uint64), np.empty(n_words, np.uint64)
     plus, minus = np.empty(tasks), np.empty(tasks)
@@ -69,7 +69,7 @@ def add_candidates(
 
 
 def candidate_sums(rows: SignedRows, candidates: Candidates) -> FloatArray:
-    """Return the sums of candidates over the rows of one block, ``(c, T, 2)``."""
+    """Return the sums of candidates over the rows of one block, ``(c, T, 2)``: for each task, over its positive and its negative rows."""
     out = np.empty((len(candidates.owner), len(rows.starts), 2))
     add_candidates(rows.columns, rows.starts, rows.values, float(rows.unit), *candidates, out)
     return out
@@ -77,7 +77,7 @@ def candidate_sums(rows: SignedRows, candidates: Candidates) -> FloatArray:
 
 @compiled
 def candidate_forms(sums: FloatArray, similarity: FloatArray, values: FloatArray, bounds: FloatArray) -> None:
-    """Write M of each candidate to ``values``, and the largest M that longer conjunctions may have to ``bounds``."""
+    """Write M of each candidate to ``values``. Write to ``bounds`` an upper bound on M of the longer conjunctions that contain it."""
     plus, minus = np.empty(sums.shape[1]), np.empty(sums.shape[1])
     for c in range(sums.shape[0]):
         for t in range(plus.size):
@@ -134,7 +134,7 @@ class LevelSearch:
     def frontier(self, depth: int = MAX_LENGTH, most: int = 1 << 40) -> ViolatorSearch:
         """Visit the children of the hull with at most ``depth`` propositions, except those that the bound rules out.
 
-        Sets are extended only by the ``most`` remaining propositions with the largest bounds, and by those in the hull.
+        Sets are extended only by the ``most`` remaining propositions with the largest bounds, and by the propositions in the hull.
         """
         singles: list[Open] = []
         finds = self._visit([Open((), np.arange(self.p))], 1 << 62, MAX_VIOLATORS, singles)
@@ -146,7 +146,7 @@ class LevelSearch:
         return _search(finds.items, finds.values, finds.count, depth, finds.finished, finds.finished)
 
     def _greatest(self, singles: IntArray, most: int) -> IntArray:
-        """Return the single propositions with the largest bounds (in a tie, the first) and those in the hull, ascending."""
+        """Return the propositions of ``singles`` with the largest bounds (in a tie, the first) and those in the hull, ascending."""
         if len(singles) <= most:
             return singles
         bounds = np.concatenate([self._forms(batch)[1] for batch, _ in _batches([Open((), singles)], self._batch, 1 << 62)])
@@ -244,7 +244,7 @@ class LevelSearch:
                         yield Open((*parent.items, e), later)
 
     def _visit(self, sets: Iterable[Open], max_visits: int, max_violators: int, follow: list[Open] | None) -> Finds:
-        """Visit every extension of some sets; extensions worth following are added to ``follow`` with their sets."""
+        """Visit every extension of some sets. Add each set that has extensions worth following to ``follow``, with these extensions."""
         finds = Finds([], [], [], 0, True)
         for batch, is_cut in _batches(sets, self._batch, max_visits):
             if not batch:
@@ -271,7 +271,7 @@ class LevelSearch:
 
 
 def _follow(follow: list[Open], items: tuple[int, ...], candidates: IntArray) -> None:
-    """Record extensions worth following; a set may come in several batches."""
+    """Record the extensions of a set that are worth following; the candidates of one set may come in several batches."""
     if not len(candidates):
         return
     if follow and follow[-1].items == items:

@@ -4,11 +4,11 @@ With conjunctions phi_w over a hull W, tasks t and their similarity B (output ke
 
     1/2 Omega(Q)^2 + sum_t sum_{i in t} C_i max(0, 1 - y_i (sum_w f_wt phi_w(x_i) - b_t)),   Q_w^2 = f_w' B^+ f_w,
 
-with Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). Since 1/2 Omega^2 is the
-minimum of 1/2 sum_w Q_w^2 / delta_w, weights and coefficients are optimised together: the closed form of delta is applied after every few
-Newton steps. With B = L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha, hence the bound max
-over 0 <= t <= step_bound of t 1'alpha - t^2 U / 2, U >= the squared dual gauge of M_w = s_w' B s_w, s_wt = sum_{i in t} alpha_i y_i
-phi_w(x_i).
+with Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). Since 1/2 Omega^2 is
+the minimum of 1/2 sum_w Q_w^2 / delta_w, weights and coefficients are optimised together: the closed form of delta is applied after every
+few Newton steps. With B = L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha and hence a
+lower bound: the max over 0 <= t <= step_bound of t 1'alpha - t^2 U / 2. Here U is at least the squared dual gauge of M_w = s_w' B s_w,
+with s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at f
 
 SMOOTHING_FACTOR = 0.6  # Factor of that width from one step to the next.
 SHARE_OF_GAP = 8.0 / 3.0
-"""Ratio of the smoothing width, times the costs inside the parabolas, to the tolerated gap. Wide parabolas leave a gap of about a sixth
-of the width times these costs.
+"""Smoothing width times the costs inside the parabolas, divided by the tolerated gap. Wide parabolas leave a gap of about a sixth of
+the width times these costs.
 """
 
 FIRST_BLUR, WARM_BLUR, MIN_BLUR = 0.3, 0.1, 1e-6
@@ -47,8 +47,8 @@ which a weight has changed.
 NEWTON_STEPS = 4  # Newton steps between two re-weightings.
 
 FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
-"""Numbers of passes that bound a dual gauge: few at first, many if they can close the gap. These passes need no data. The last number is
-the accuracy of the bound as a share of the tolerance.
+"""Numbers of passes for bounding a dual gauge: few at first, many if they can close the gap. These passes need no data. The third
+number is the accuracy of the bound as a share of the tolerance.
 """
 
 MAX_UNKNOWNS = 3000  # Unknowns of one Newton system of tasks that share weight.
@@ -271,7 +271,7 @@ class _CoupledSystem:
         return total, biases, values
 
     def sums(self, values: list[FloatArray], bias: FloatArray) -> FloatArray:
-        """Return s ``(k, T)`` of the nodes with non-zero weight."""
+        """Return the sums ``s_wt = sum_{i in t} alpha_i y_i phi_w(x_i)``, ``(k, T)``, of the nodes with non-zero weight."""
         parts = zip(values, self._problem.tasks, bias, strict=True)
         vectors = [task.y * multipliers(F, task.y, task.cost, self._h, b) for F, task, b in parts]
         return np.column_stack([sums[self._keep] for sums in self._problem.rows.sums(vectors, self._problem.hull.size)])

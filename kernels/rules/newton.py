@@ -33,7 +33,7 @@ MAX_PLANES = 8
 
 
 def cost_planes(cost: FloatArray) -> tuple[IntArray, float]:
-    """Return integers and a unit whose product is each row's cost, or slightly more."""
+    """Return integers ``(n,)`` and a unit: integer times unit is the cost of a row, or slightly more."""
     largest = float(cost.max(initial=0.0))
     if largest == 0.0:
         return np.zeros(len(cost), np.int64), 0.0

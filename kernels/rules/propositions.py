@@ -84,9 +84,9 @@ def column_propositions(
 ) -> Propositions:
     """Return the propositions of one column from its training values ``(n,)``, NaN if missing.
 
-    A numeric column with more than ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ...; a column with
-    fewer is cut between all of them. In a categorical column values are names; columns of two values are treated as categorical. ``counts``
-    ``(n,)`` is the multiplicity of each value.
+    A numeric column is cut between all its distinct values if this takes at most ``n_thresholds`` cuts, otherwise at its quantiles k
+    / (n_thresholds + 1) with k = 1, 2, ... In a categorical column, each distinct value is a category. A column of two distinct
+    values is treated as categorical. ``counts`` ``(n,)`` is the multiplicity of each value.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])
@@ -285,7 +285,7 @@ def refine_cuts(
 ) -> tuple[FloatArray, Flags]:
     """Move each cut on rows in this process; return the cuts ``(p,)`` and the truth values of the propositions, uint8 ``(p, n)``.
 
-    ``columns`` holds the column ``(n,)`` of each proposition.
+    ``columns`` holds, for each proposition, the values ``(n,)`` of its column.
     """
     rows = LocalCutRows(machine, flags.copy(), kinds, columns)
     rows.follow(cuts)

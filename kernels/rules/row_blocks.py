@@ -5,7 +5,7 @@ row. A block answers four kinds of requests:
 
 * the decision values Phi_b f of its rows;
 * its part of Phi'u;
-* the number of its zone rows that each two conjunctions share;
+* for each two conjunctions, the number of its zone rows on which both hold (zone: the rows in the quadratic part of the smoothed hinge);
 * its rows of a small zone.
 
 Decision values and rows are concatenated, sums are added in the fixed tree of a pass, and counts are integers. The results therefore
@@ -82,7 +82,7 @@ def merge_rows(rows: Bytes, positive: Bytes) -> tuple[IntArray, IntArray] | None
 
 
 def merged_costs(cost: FloatArray, member: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Return the total cost of merged rows ``(count,)``, and the share of each row ``(n,)``."""
+    """Return the total cost of the merged rows, ``(count,)``, and the share of each row in the total of its merged row, ``(n,)``."""
     total = np.bincount(member, cost, minlength=count).astype(np.float64)
     return total, cost / np.maximum(total[member], np.finfo(float).tiny)
 
@@ -132,7 +132,7 @@ class NewtonEnd(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalRows:
-    """Rows in this process: products of all tasks' rows with the conjunctions of a hull; every list is by task.
+    """Rows in this process: products of all tasks' rows with the conjunctions of a hull. Every list has one entry per task.
 
     With few rows, :class:`BlockedRows` with one block would take 1.3 to 1.5 times as long.
     """
@@ -183,7 +183,9 @@ Walk = Generator[list[HullRequest], list[Any], NewtonEnd]
 
 
 def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts | Bytes:
-    """Answer a request for the rows of one block, ``(m, ceil(W / 8))`` with ``size`` conjunctions; vectors cover its rows only."""
+    """Answer a request for the rows of one block, ``(m, ceil(W / 8))``, with ``size`` conjunctions. The vectors of the request cover
+    only these rows.
+    """
     if request.kind == PRODUCT:
         return apply_columns(rows, request.vector)
     if request.kind == SUMS:
@@ -194,8 +196,8 @@ def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts 
 
 
 def count_zone(rows: Bytes, zone: Bytes, keep: IntArray, planes: Sequence[int]) -> Counts:
-    """Return the number of zone rows that each two columns share, plane by plane, uint32 ``(planes, k + 1, k + 1)``. The first column
-    stands for the whole zone.
+    """Return, for each plane, the number of zone rows that each two columns share, uint32 ``(planes, k + 1, k + 1)``. The first column
+    is added and holds on all zone rows.
     """
     places, size = np.flatnonzero(zone), len(keep) + 1
     counts, plane = np.zeros((len(planes), size, size), np.uint32), np.empty((size, size))
@@ -245,7 +247,7 @@ class SpreadRows(TaskRows):
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def zone_request(self, task: int, zone: IntArray, keep: IntArray) -> HullRequest:
-        """Return the request for the shared rows of a zone."""
+        """Return the request for the number of zone rows that each two columns of ``keep`` share."""
         multiples = np.zeros(len(self.y), np.uint8)
         multiples[zone] = self.planes[0][zone]
         bits = int(np.bitwise_or.reduce(multiples, initial=0))

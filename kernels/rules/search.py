@@ -5,8 +5,9 @@ sum of the negative z and the sum of the positive z on its support. So no descen
 
     sum_{s,t} |B_st| m_s m_t / a^(2 (k + 1)),   m_t = max(s_t+, s_t-),   d_S = a^|S|.
 
-Once this bound is at most the threshold, the search extends neither S nor the proposition that made it. Rows are ordered by task, by sign,
-and by whether alpha is at its bound C. Rows at the bound are summed by counting bits, and only the others are added one by one.
+If this bound is at most the threshold, the search does not extend S, and does not add the last proposition of S to other extensions of
+the same prefix. Rows are ordered by task, by sign, and by whether alpha is at its bound C. Rows at the bound are summed by counting bits,
+and only the others are added one by one.
 
 The same search by length (:mod:`.levels`), which requests the sums of many candidates at a time, takes 1.9 to 2.4 times as long.
 """
@@ -85,7 +86,7 @@ COMPATIBLE = BOTH | FIRST_ALONE | SECOND_ALONE
 
 @compiled
 def shared_kinds(columns: Words, v: int, others: Words, w: int) -> int:
-    """Return which kinds of rows exist for two propositions. The search usually ends among the first rows, which have all three kinds."""
+    """Return which kinds of rows exist for two propositions. The scan usually ends early, because the first rows have all three kinds."""
     kinds = 0
     for k in range(columns.shape[1]):
         a, b = columns[v, k], others[w, k]
@@ -102,7 +103,7 @@ def shared_kinds(columns: Words, v: int, others: Words, w: int) -> int:
 
 @compiled
 def kinds_of_pairs(columns: Words, ids: IntArray, out: NDArray[np.uint8]) -> None:
-    """Write the kinds of rows of some propositions paired with every proposition, ``(len(ids), p)``."""
+    """Write which kinds of rows exist for each of the propositions ``ids`` paired with every proposition, ``(len(ids), p)``."""
     for i in range(ids.size):
         for w in range(columns.shape[0]):
             out[i, w] = shared_kinds(columns, ids[i], columns, w)
@@ -149,9 +150,9 @@ def find_violators(
     ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, and d = a^length. ``truth`` holds the propositions over all rows: propositions
     that imply or contradict each other on these rows are never combined. With ``None`` any propositions may be combined.
 
-    With ``frontier`` only children of the hull are visited, with at most ``depth`` propositions and at most ``visits`` in total. Children
-    are skipped if the bound of the set, or of one of its propositions, rules them out. Sets are extended only by the ``most`` remaining
-    propositions with the largest bounds, and by those in the hull.
+    With ``frontier`` only children of the hull are visited, with at most ``depth`` propositions and at most ``visits`` in total.
+    Children are skipped if the bound of the set, or of one of its propositions, rules them out. Sets are extended only by the
+    ``most`` remaining propositions with the largest bounds, and by the propositions in the hull.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
@@ -235,7 +236,7 @@ def side_sums(word: Words, starts: IntArray, amounts: FloatArray, unit: float, p
 
 @compiled
 def conjunction_forms(plus: FloatArray, minus: FloatArray, similarity: FloatArray) -> tuple[float, float]:
-    """Return M of a conjunction, and the largest M that a longer conjunction may have."""
+    """Return M of a conjunction, and an upper bound on M of the longer conjunctions that contain it."""
     value = 0.0
     bound = 0.0
     for s in range(plus.size):

@@ -210,8 +210,8 @@ def _choose_next_point(problem: SpectralProblem, state: SpectralState, evaluatio
 
 
 def _choose_anchor(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> Anchor | None:
-    """Return the anchor of the next evaluation: the first one if the cap seems inactive, a new one if the old anchor keeps the
-    gap open.
+    """Return the anchor (centre and weight of the proximal step) of the next evaluation: the first anchor if the cap seems inactive, a
+    new one if the old anchor keeps the gap open, otherwise the old one, or ``None`` if there is none.
     """
     if problem.B is None:
         return None

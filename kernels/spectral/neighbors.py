@@ -58,7 +58,7 @@ def nearest_rows(X: object, k: int) -> Nearest:
 
 def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right_start: int = 0) -> Nearest:
     """Return the ``k`` nearest rows of ``right`` for each row of ``left``, excluding the row with the same id. ``left_start`` and
-    ``right_start`` are the ids of the first rows.
+    ``right_start`` are the ids of the first rows of the two arrays.
     """
     if k < 1:
         raise ValueError(f"k={k}: must be at least 1")

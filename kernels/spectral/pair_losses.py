@@ -31,8 +31,8 @@ class Terms(Protocol):
 
     @property
     def norm2(self) -> float:
-        r"""Lipschitz bound: the forms are Lipschitz in :math:`\alpha` with ``norm2`` times the Lipschitz constant of the map
-        from A to K.
+        r"""Lipschitz bound: as functions of :math:`\alpha`, the forms have the Lipschitz constant ``norm2`` times that of the map from A to
+        K.
         """
         ...
 

@@ -82,8 +82,9 @@ class SpectralProblem:
 class Evaluation:
     """K, both objectives and the gradient at a dual point.
 
-    The primal objective is exact for this K whatever the accuracy of the eigenpairs, because their values are Rayleigh quotients. The dual
-    objective is a bound: the part of ``R(A_+)`` that the eigenpairs may have missed, according to their residuals, is subtracted.
+    The primal objective is exact for this K whatever the accuracy of the eigenpairs, because the eigenvalues used are Rayleigh
+    quotients. The dual objective is a bound: the part of ``R(A_+)`` that the eigenpairs may have missed, according to their
+    residuals, is subtracted.
     """
 
     part: PositivePart  # of A
@@ -329,9 +330,9 @@ MAX_CLOSURE_PAIRS = 20_000_000  # Pairs a closure may have; more would take giga
 def close_pairs(constraints: PairConstraints) -> PairConstraints:
     """Return all pairs that the given pairs imply.
 
-    Belonging together is an equivalence relation, so rows linked by pairs with sign +1 form classes. If two classes have one pair with sign
-    -1, all pairs between these classes have sign -1. Raises ValueError if a pair within a class has sign -1, or if there are more pairs
-    than ``MAX_CLOSURE_PAIRS``.
+    Belonging together is an equivalence relation, so rows linked by pairs with sign +1 form classes. If a pair between two classes
+    has sign -1, all pairs between these classes have sign -1. Raises ValueError if a pair within a class has sign -1, or if there are
+    more pairs than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]
@@ -370,7 +371,8 @@ def _pairs_between(left: IntArray, right: IntArray, is_one_part: bool) -> tuple[
 
 
 def margins(constraints: PairConstraints, entries: FloatArray) -> FloatArray:
-    r"""Return the margin of each row under a kernel, :math:`| \frac{1}{l_i} \sum_j T_{ij} k_{ij} |`; infinite without a pair (l_i = 0).
+    r"""Return the margin of each row under a kernel, :math:`| \frac{1}{l_i} \sum_j T_{ij} k_{ij} |`,
+    where row i has l_i pairs; infinite if l_i = 0.
 
     T are the constraints; ``entries``, ``(m,)``, are the kernel at the pairs. A small margin means that the row is uncertain.
     """

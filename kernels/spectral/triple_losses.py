@@ -84,8 +84,8 @@ def worst_triples(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the most violated triple of each row ``first:last`` (-1: to the end), ``(m, 3)``, and its violation ``d_ik - d_ij``.
 
-    The violation is ``-inf`` if a row has no neighbours, or no other rows. d are squared distances of rows of ``factor`` ``(n, r)``; the
-    sorted neighbours are in CSR form.
+    The violation is ``-inf`` if none or all of the other rows are neighbours of the row. d are squared distances of rows of
+    ``factor`` ``(n, r)``; the sorted neighbours are in CSR form.
     """
     n, r = factor.shape
     last = n if last < 0 else last

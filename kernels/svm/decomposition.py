@@ -61,8 +61,8 @@ class PartGram(Gram, Protocol):
         ...
 
     def between(self, new: IntArray, old: IntArray) -> Iterable[tuple[IntArray, IntArray, Array]]:
-        """Yield entries as (row positions, column positions, values). Every pair with a new variable comes in at least one order. Positions
-        number the new variables first, then the old variables.
+        """Yield entries as (row positions, column positions, values). Every pair of variables that includes a new one is yielded in one
+        order or in both. Positions number the new variables first, then the old variables.
         """
         ...
 
@@ -90,8 +90,8 @@ def solve_decomposition(
 
 @dataclass(frozen=True)
 class _Slopes:
-    """Slopes of the objective in every variable, upwards and downwards. The slope is BLOCKED_OFFSET or its negative if a variable cannot
-    move.
+    """Slopes of the objective in every variable, upwards and downwards. If a variable cannot move in a direction, that slope is
+    BLOCKED_OFFSET (upwards) or -BLOCKED_OFFSET (downwards).
     """
 
     rise: FloatArray
@@ -128,7 +128,7 @@ class _PartSource:
         self._square: Array | None = None
 
     def square(self, members: IntArray, new: IntArray) -> tuple[Array, Array | None]:
-        """Fetch the entries of the members at positions ``new``."""
+        """Return the square matrix of the members, and ``None``. Only the entries of the members at positions ``new`` are fetched."""
         old = np.setdiff1d(np.arange(len(members)), new)
         places = np.concatenate([new, old])
         self.fetched += len(new)
@@ -214,7 +214,9 @@ class _State:
         return np.concatenate([moving, _choose_spaced(np.flatnonzero(ranks == STILL), self._size - len(moving))])
 
     def _choose_worst(self, slopes: _Slopes, candidates: IntArray, count: int) -> IntArray:
-        """Return the candidates that violate most. If steps move pairs, half of the candidates violate in either direction."""
+        """Return the ``count`` candidates that violate most. If steps move pairs, half of them violate most upwards, the others most
+        downwards.
+        """
         if len(candidates) <= count:
             return candidates
         if not self._paired:
@@ -291,7 +293,7 @@ class _GroupedState(_State):
         return _Slopes(rise, fall, ends, m[groups], top[groups])
 
     def _choose_worst(self, slopes: _Slopes, candidates: IntArray, count: int) -> IntArray:
-        """Return the candidates that violate most, half of them in either direction. The worst pair inside one group is included."""
+        """Return the candidates that violate most, half of them upwards, half downwards, including the worst pair of one group."""
         if len(candidates) <= count:
             return candidates
         rising, falling = slopes.top - slopes.rise, slopes.fall - slopes.m

@@ -1,9 +1,9 @@
 """Kernel ridge regression: one linear system, solved by conjugate gradients preconditioned with a float32 Cholesky factor.
 
-With A = K + diag(ridge) the dual optimum solves  A beta + b 1 = c,  1'beta = 0  (without a bias: A beta = c). Projecting the preconditioner
+With A = K + diag(ridge) the dual optimum solves A beta + b 1 = c, 1'beta = 0 (without a bias: A beta = c). Projecting the preconditioner
 keeps the equality (Gould, Hribar and Nocedal, "On the solution of equality constrained quadratic programming problems", 2001), so a step
-costs one product. With groups, each group has its own equality and bias; the projection then needs one more solve with the factor per
-group, done once. In a loop, the factor of one matrix is reused for the next matrices until the solution takes more than a few steps.
+costs one product. With groups, each group has its own equality and bias; the projection then needs one more solve per group with the
+factor, done once. In a loop, the factor of one matrix is reused for the next matrices until the solution takes more than a few steps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Shrinking: SMO steps on the variables that can still move, and the certificate of the result.
 
-A variable is active if it can form a violating pair with the variable at the opposite extreme: g + u <= M or g + l >= m. The rows of active
-variables are copied side by side at first use. Steps on active variables leave g of the others unchanged; these entries of g are updated
-later with the rows that moved. A problem counts as solved only after all variables have been checked.
+A variable is active if it can form a violating pair with the variable at the opposite extreme: g + u <= M or g + l >= m (notation of
+:mod:`gramplane.kernels.svm.smo_steps`). The rows of active variables are copied side by side at first use. Steps on active variables
+leave g of the others unchanged; these entries of g are updated later, with the matrix rows of the variables that moved. A problem counts
+as solved only after all variables have been checked.
 
 The driver is plain Python, because the loops ran at half the speed when driver and steps were compiled into one function.
 """
@@ -169,7 +170,9 @@ def curvature_floor(diag: FloatArray, dtype: np.dtype[Any]) -> float:
 
 
 def first_gradient(gram: Gram, problem: DualProblem, beta: FloatArray, warm: Warm, gradient: FloatArray | None) -> FloatArray:
-    """Return (K + diag(ridge)) beta - c. ``gradient`` = K beta - c at the warm start is used if beta is that point."""
+    """Return (K + diag(ridge)) beta - c. ``gradient``, which is K beta - c at the warm start, is used only if ``beta`` is the warm
+    start.
+    """
     if gradient is not None and (np.shape(gradient) != (problem.n,) or not np.isfinite(gradient).all()):
         raise ValueError(f"gradient: shape {np.shape(gradient)}, must be ({problem.n},) with finite entries")
     before = np.zeros(problem.n) if warm is None else warm.beta if isinstance(warm, DualSolution) else warm
@@ -251,9 +254,9 @@ def _falling_sums(
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Return, for each group, the sum of the responses as a piecewise linear, decreasing function of the bias.
 
-    The result has four arrays: the group of each breakpoint, the breakpoints in ascending order from the group's least bias, the sums at
-    the breakpoints, and the rates of decrease from each breakpoint on. Sums and rates are divided by ``fall``, the decrease over all points
-    of the group.
+    The result has four arrays: the group of each breakpoint, the breakpoints in ascending order, beginning with the smallest bias of
+    the group, the sums at the breakpoints, and the rates of decrease from each breakpoint on. Sums and rates are divided by ``fall``,
+    the decrease over all points of the group.
     """
     groups, zeros = problem.groups, np.zeros(len(first))
     assert groups is not None

@@ -155,7 +155,8 @@ def concave_linearised(points: Points, labels: FloatArray) -> Convex:
 def relaxed_problem(points: Points, slopes: FloatArray, D: float) -> Convex:
     """Return the thesis' sub-problem (C.1) with its indicators d in [0, 1] eliminated.
 
-    For a given f, the minimum over d of its four losses is max(0, 2 |f| - (D - 1) - eps) for every D >= 1 + eps, which is a single tube.
+    For a given f, the minimum over d of the four losses of a row is max(0, 2 |f| - (D - 1) - eps), a single tube, for every D >= 1 +
+    eps.
     """
     return _with_tubes(points, np.full(points.n, 0.5 * (D - 1.0 + points.eps)), 2.0, None, slopes)
 

@@ -153,7 +153,7 @@ def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: S
 
 
 def _with_mean_variable(convex: Convex, balance: float) -> Convex:
-    """Return the problem with one more variable, for the mean of the unlabelled points, in a box as large as the sum of all others."""
+    """Return the problem with one more variable, for the mean of the unlabelled points, in a box as large as the sum of all other boxes."""
     n, bound = len(convex.fixed), float(np.maximum(-convex.lo, convex.hi).sum() + np.abs(convex.fixed).sum())
     fields = (convex.rows, n), (convex.target, balance), (convex.lo, -bound), (convex.hi, bound), (convex.kink, 0.0), (convex.fixed, 0.0)
     return Convex(*(np.append(values, one_more) for values, one_more in fields))
@@ -185,10 +185,10 @@ def _start_point(
 
 
 def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArray) -> FloatArray:
-    """Return the variables clipped to the box and moved to the required sum: those nearest to their kink move first, to the end of their
-    box.
+    """Return the variables clipped to the box and moved to the required sum. The variables nearest to their kink move first, each to the
+    end of its box.
 
-    This changes few rows; a shift would change all of them.
+    This changes few rows; adding one number to all variables would change all rows.
     """
     values = np.clip(variables, problem.lo, problem.hi)
     excess = float(values.sum() - (problem.sum_constraint or 0.0))
@@ -209,7 +209,7 @@ def labelled_machine(gram: Gram, points: Points, tol: float) -> SearchState:
 
 
 def universum_machine(gram: Gram, points: Points, tol: float, warm: SearchState | None = None) -> SearchState:
-    """Return the model with all unlabelled rows at 0 (U-SVM), and the assignment of its f."""
+    """Return the model with all unlabelled rows at 0 (U-SVM), and the assignment that its f implies."""
     return solve_convex(gram, points, majorant(points, points.labels), tol, warm)
 
 
@@ -236,8 +236,9 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
 def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
     """Return the model after one more convex problem; J never increases.
 
-    A solution within the tolerance may raise J if there is almost nothing to gain, and the last problem's gap may be too large. The problem
-    is then solved to smaller tolerances. If J still does not decrease, the model is not changed and its search ends.
+    A solution within the tolerance may raise J if there is almost nothing to gain, and the gap of the last problem may be too large.
+    In both cases the problem is solved again to smaller tolerances. If J still does not decrease, the model is not changed and its
+    search ends.
     """
     ended, warm, fell = replace(machine, solves=machine.solves + 1, flips=0, stop="tol"), machine, False
     for convex, bounds in _convex_problems(points, machine, search):
@@ -262,7 +263,7 @@ def improve_machine(gram: Gram, points: Points, machine: SearchState, search: Se
 
 
 def _convex_problems(points: Points, machine: SearchState, search: SearchSettings) -> list[tuple[Convex, bool]]:
-    """Return the convex problems to try in turn; a flag says whether each majorises J."""
+    """Return the convex problems to try in turn, each with a flag that says whether it majorises J."""
     labels = machine.labels
     if search.algorithm == "mm":
         return [(majorant(points, labels), True)]

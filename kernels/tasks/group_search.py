@@ -218,8 +218,8 @@ def _branch_and_bound(
     forms: FloatArray, roots: FloatArray, shared: float, inner: float, a: float, inverted: bool, deepest: int, n_marks: int,
     threshold: float, max_visits: int, values: FloatArray, marks: NDArray[np.uint8],
 ) -> tuple[int, int, float, bool]:  # fmt: skip
-    """Search depth first over sets of marked tasks in ascending order. Row l of the stacks belongs to the set of l marked tasks: its
-    forms and the columns of its tasks.
+    """Search depth first over sets of marked tasks in ascending order. Row l of each stack belongs to the current set of l marked tasks;
+    the stacks hold the forms of the set and the columns of its tasks.
     """
     k, tasks = forms.shape[0], forms.shape[1]
     sign = -1.0 if inverted else 1.0

@@ -240,7 +240,7 @@ def task_biases(problem: DualProblem, edges: IntArray, decision: FloatArray) -> 
 
 
 def _zero_crossings(ends: FloatArray, jumps: FloatArray, owner: IntArray, below: FloatArray) -> FloatArray:
-    """Return for each task the midpoint of the interval where its slope, ``-below`` at minus infinity, is zero."""
+    """Return for each task the midpoint of the interval where its slope is zero; at minus infinity the slope is ``-below``."""
     tasks = len(below)
     total = np.bincount(owner, jumps, minlength=tasks)
     starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=tasks))])

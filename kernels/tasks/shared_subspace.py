@@ -8,9 +8,9 @@ The problem, with ``W_j`` the T columns of all tasks in the space of kernel j an
     \min_{W, b} \; \tfrac12 \Big( \sum_j \|W_j\|_*^q \Big)^{2/q} + \sum_{t, i} C_{ti} V(F_t(x_{ti}), y_{ti}),
     \qquad F_t = \sum_j \langle w_{jt}, \phi^j \rangle + b_t, \quad 1 \le q \le 2.
 
-Its value equals the smallest objective of a single model with kernel ``sum_j D_j[s, t] K^j`` between rows of the tasks s and t. The minimum
-is over ``D_j >= 0`` (T x T) with ``sum_j trace(D_j)^(q / (2 - q)) <= 1``. With ``A_j[s, t] = beta_s' K^j beta_t`` its parts satisfy
-``W_j'W_j = D_j A_j D_j``. The best D for fixed parts is
+Its value equals the smallest objective of a single model with kernel ``sum_j D_j[s, t] K^j`` between rows of the tasks s and t. The
+minimum is over ``D_j >= 0`` (T x T) with ``sum_j trace(D_j)^(q / (2 - q)) <= 1``. With ``A_j[s, t] = beta_s' K^j beta_t`` the parts of
+this model satisfy ``W_j'W_j = D_j A_j D_j``. The best D for fixed parts is
 
 .. math::
 

@@ -37,8 +37,8 @@ from .multitask import power_norm
 from .shared_subspace import even_coupling
 
 CENTRING_AIMS = 0.2, 0.6, 1.0
-"""Targets for mu of a step, relative to the current mu. The later targets lead back to the centre of the path; they are used if the
-boundary allows only a short step to the first.
+"""Targets of a step for mu, relative to the current mu. The later targets lead back to the centre of the path; they are used if the
+boundary allows only a short step to the first target.
 """
 
 SHORT_STEP = 0.2  # A step below this share is short.
@@ -85,7 +85,7 @@ class InteriorPoint:
 class PointView(NamedTuple):
     """A point in terms of the problem.
 
-    * ``beta``: coefficients; ``products`` and ``forms``: their products and forms.
+    * ``beta``: the coefficients; ``products`` and ``forms``: V and A at these coefficients.
     * ``decision``: values without biases.
     * ``coupling``: the couplings, not scaled to norm one.
     """
@@ -135,15 +135,15 @@ class Parts:
         return np.asarray(np.bincount(self.rows, self.signs * parts, self.n), np.float64)
 
     def over(self, parts: FloatArray) -> FloatArray:
-        """Return the distances to the lower ends, 1 if there is none."""
+        """Return the distance of each part to its lower end; 1 if a part has no lower end."""
         return np.where(self.has_low, parts - self.low, 1.0)
 
     def under(self, parts: FloatArray) -> FloatArray:
-        """Return the distances to the upper ends, 1 if there is none."""
+        """Return the distance of each part to its upper end; 1 if a part has no upper end."""
         return np.where(self.has_high, self.high - parts, 1.0)
 
     def inside(self, beta: FloatArray, centre: FloatArray) -> FloatArray:
-        """Return parts away from their ends; their coefficients have the same group sums as ``beta`` and ``centre``."""
+        """Return parts that lie away from their ends and whose coefficients have the same group sums as ``beta`` and ``centre``."""
         size = float(np.abs(centre).mean())
         share = min(START_MARGINS[0], START_MARGINS[1] * float(np.abs(beta).mean()) / size) if size > 0 else 0.0
         signed = self.signs * ((1.0 - share) * beta + share * centre)[self.rows]
@@ -294,7 +294,7 @@ class _NewtonSystem:
         self.answers = self._solved(np.column_stack([member, self.shared]))
 
     def _bent(self) -> FloatArray:
-        """Return the matrix with the response of the couplings, ``(n, n)``, from one product over all kernels per pair of tasks."""
+        """Return K(D) + R plus the response of the couplings, ``(n, n)``, from one product over all kernels per pair of tasks."""
         X, inverse, V, out = self.point.halves, self.inverse, self.view.products, self.kernel.copy()
         P, Q, flat = V @ X, V @ inverse, V.transpose(1, 0, 2).reshape(len(out), -1)
         members = [np.flatnonzero(self.path.codes == t) for t in range(self.path.T)]
@@ -339,7 +339,9 @@ class _NewtonSystem:
         return _Move(move, below, above, levels, halves, biases, beta, slack)
 
     def _balanced(self, beta: FloatArray) -> FloatArray:
-        """Return the step with group sums restored after round-off, spread over the coefficients that move most easily."""
+        """Return the step with group sums restored after round-off; the correction is spread over the coefficients that move most
+        easily.
+        """
         path = self.path
         weight = self.stiff + self.kernel.diagonal()
         easy = np.divide(1.0, weight, out=np.zeros_like(weight), where=self.parts.used)

@@ -113,7 +113,7 @@ class LpBall:
         return np.full(n, n ** (-1.0 / self.p))
 
     def project(self, w: FloatArray) -> FloatArray:
-        """Return the Euclidean projection: x + mu x^(p - 1) = max(w, 0), with mu >= 0 such that the norm is at most one."""
+        """Return the Euclidean projection x, which solves x + mu x^(p - 1) = max(w, 0) with mu >= 0 such that the norm is at most one."""
         if self.p in (1.0, 2.0):
             return ElasticNetSet(2.0 - self.p).project(w)
         w = np.maximum(w, 0.0)

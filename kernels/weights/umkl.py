@@ -79,8 +79,8 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
 def linear_costs(present: NDArray[np.bool_], own: FloatArray, squares: FloatArray, across: FloatArray, gamma1: float) -> FloatArray:
     """Return ``gamma1 * M_ij - P_ij`` for each point and base, ``(n, B)``, 0 for missing bases.
 
-    ``own`` ``(n,)`` holds the squared norms of the points, ``squares`` ``(n, B)`` the squared norms of their bases, and ``across`` their
-    inner products.
+    ``own`` ``(n,)`` holds the squared norms of the points, ``squares`` ``(n, B)`` the squared norms of their bases, and ``across``
+    ``(n, B)`` the inner products of each point with its bases.
     """
     return np.where(present, gamma1 * (own[:, None] + squares - 2.0 * across) - across, 0.0)
 
@@ -226,8 +226,9 @@ def greedy_bases(
     """Choose the bases of each point greedily: each time the base that lowers the point's share of J most. In a tie, the smallest index is
     chosen.
 
-    K and P are ``(n, n)``. ``stop="size"`` takes exactly ``size`` < n bases; ``stop="gain"`` takes fewer if no further base lowers the
-    cost. Returns the bases in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
+    K and P are ``(n, n)``. ``stop="size"`` takes exactly ``size`` < n bases; ``stop="gain"`` takes fewer if no further base lowers
+    the cost. Returns the bases in the order of choice, ``(n, size)``, with -1 for bases not chosen, and the points' shares J_i of the
+    objective, ``(n,)``.
     """
     n = len(inner)
     if gram.shape != (n, n) or inner.shape != (n, n):

@@ -66,7 +66,7 @@ def _add_costs(gram: Array, products: FloatArray, lo: int, weights: FloatArray, 
 def greedy_strip(gram: Array, first: int, rows: Rows, size: int, gamma1: float, gamma2: float, *, stop: str = "size") -> BasisArray:
     """Choose the bases of points ``first``, ``first + 1`` ... as :func:`umkl.greedy_bases` does; ``gram`` ``(c, n)`` holds their rows of K.
 
-    Returns ``(c, size)``, in the order of choice, -1 after a stop.
+    Returns ``(c, size)``, in the order of choice, with -1 for bases not chosen.
     """
     c, points = len(gram), np.arange(len(gram))
     cost, bases = np.empty(gram.shape), np.full((c, size), -1, np.int32)
@@ -138,7 +138,9 @@ def point_costs(entries: FloatArray, bases: BasisArray, products: BaseProducts, 
 
 
 def point_terms(entries: FloatArray, bases: BasisArray, products: BaseProducts, gamma1: float, gamma2: float) -> WeightTerms:
-    """Return the share of some points in J for fixed bases; ``entries`` ``(k, c, B)`` are the entries of each kernel at the bases."""
+    """Return the terms of J that come from some points, for fixed bases; ``entries`` ``(k, c, B)`` are the entries of each kernel at the
+    bases.
+    """
     present = bases >= 0
     values = np.where(present, entries, 0.0)
     linear = linear_costs(present, products.own, products.squares, products.across, gamma1)
@@ -160,15 +162,15 @@ ROWS = 1024  # Points whose residuals are formed at a time.
 
 
 class Largest(NamedTuple):
-    """The points most correlated with a point's residual: indices and magnitudes ``(n, m)``, -1 and -inf if there are fewer."""
+    """The points most correlated with a point's residual: indices and magnitudes ``(n, m)``, -1 and -inf if there are fewer than m."""
 
     ids: BasisArray
     values: FloatArray
 
 
 def solve_code(square: FloatArray, penalty: float) -> FloatArray:
-    """Return the code ``(a,)`` of the first of a + 1 points by the other a points; ``square`` ``(a + 1, a + 1)`` holds the entries of Q
-    between these points.
+    """Return the code ``(a,)`` of the first of a + 1 points by the other a points; ``square`` ``(a + 1, a + 1)`` holds the entries
+    between these points of Q, the inner products.
     """
     d, products = np.empty(len(square)), np.empty(len(square))
     code_point(np.ascontiguousarray(square), 0, float(penalty), d, products)
@@ -179,7 +181,8 @@ def largest_residuals(strip: Array, first: int, codes: sp.csr_array, count: int)
     """Return, for every point, those ``count`` of the c points ``first``, ``first + 1`` ... that are most correlated with its residual
     and have coefficient zero in its code.
 
-    ``strip`` ``(c, n)`` holds the rows of Q of the c points, ``codes`` ``(n, n)`` the codes of all points, row by row.
+    ``strip`` ``(c, n)`` holds the c points' rows of Q, the inner products of all points. ``codes`` ``(n, n)`` holds the codes of all
+    points, row by row.
     """
     columns = np.ascontiguousarray(strip.T, dtype=np.float64)
     n, c = columns.shape
@@ -211,8 +214,8 @@ def _best(ids: Array, values: FloatArray, count: int) -> Largest:
 
 
 def bases_of_codes(codes: sp.csr_array, left: Largest, size: int, *, stop: str = "size") -> BasisArray:
-    """Return the points with the largest coefficients, ``(n, size)``. The rest is filled with the points most correlated with the residual,
-    or with -1 if ``stop="gain"``.
+    """Return the bases of each point, ``(n, size)``: the points with the largest coefficients in its code. The rest is filled with the
+    points most correlated with its residual, or with -1 if ``stop="gain"``.
     """
     n, indptr, indices = len(left.ids), np.asarray(codes.indptr), np.asarray(codes.indices)
     bases = np.full((n, size), -1, np.int32)

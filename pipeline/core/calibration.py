@@ -49,10 +49,10 @@ class Folds:
 
 
 def draw_folds(rows: Inputs, seed: int) -> Folds:
-    """Return ``FOLDS`` stratified folds over the rows with non-zero weight; fewer if the smallest class has fewer rows than that.
+    """Return ``FOLDS`` stratified folds over the rows with non-zero weight; fewer if the smallest class has fewer than ``FOLDS`` rows.
 
-    With several tasks, every task keeps training rows in every fold. If a fold would hold out all rows of a task, these rows stay in every
-    fit.
+    With several tasks, every fit has training rows of every task: if a fold would hold out all rows of a task, no fit leaves these rows
+    out.
 
     Raises DataError if a class has a single row; the message names the class.
     """
@@ -74,7 +74,7 @@ def draw_folds(rows: Inputs, seed: int) -> Folds:
 
 
 def _task_parts(rows: TaskInputs, used: np.ndarray, count: int, seed: int) -> list[np.ndarray]:
-    """Return the rows of every fold. Rows are dealt in random order, by class and then by task."""
+    """Return the rows of every fold. The rows of a class are shuffled, sorted by task, and then distributed over the folds in turn."""
     drawn = np.random.default_rng(np.random.SeedSequence((seed, 0xCA11))).permutation(used)
     fold = np.full(len(rows.target), -1)
     for code in np.unique(rows.target[used]):
@@ -156,7 +156,7 @@ def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequenc
 
 
 def _finished(fit: Fit, ready: Problem, ctx: RunContext, place: Path | None) -> np.ndarray:
-    """Return the decision values at the end of a run. With a folder, the run resumes from its checkpoints."""
+    """Return the decision values at the end of a run. With ``place``, the run resumes from the checkpoints in this folder."""
     if place is None:
         return fit.method.decision_values(ready, iterate(fit.method, ready, ctx).state, ctx)
     with RunStore.begin(place, {"calibration": fit.method.name, "data": str(ctx.data.digest), "seed": ctx.seed}) as run:
@@ -172,8 +172,8 @@ def fold_plan(fit: Fit, ctx: RunContext, folds: Folds) -> dict[str, Any]:
 
 
 def full_plan(method: AnyMethod, ready: Problem, ctx: RunContext) -> dict[str, Any]:
-    """Return the plan of a run, including the calibration if it is part of the run. The fit releases its memory before the calibration
-    starts.
+    """Return the plan of a run that calibrates during the fit. The calibration starts after the fit has released its memory, so the driver
+    needs the larger of the two amounts, not their sum.
 
     Raises ValueError if the target has no classes, and DataError if a class has a single row.
     """
@@ -189,7 +189,7 @@ def full_plan(method: AnyMethod, ready: Problem, ctx: RunContext) -> dict[str, A
 
 
 def calibrate_run(fit: Fit, ctx: RunContext) -> Calibration:
-    """Return the calibration of a fit. In a run directory, its fits resume from their checkpoints; otherwise it is computed in memory."""
+    """Return the calibration of a fit. In a run directory, calibration fits resume from checkpoints; otherwise they run in memory."""
     folds = fit.folds(ctx.seed)
     if folds.message:
         ctx.emit({"event": "warning", "message": folds.message})

@@ -65,8 +65,8 @@ def iterate(
 ) -> Outcome[Any]:
     """Iterate a method until its state gives a reason to stop.
 
-    With a ``store``, iteration resumes from the newest valid checkpoint, and every step writes one. ``start`` makes the initial state;
-    by default the method does. Rows of the history hold ``iteration``, the metrics of the step, ``tasks``, ``bytes``, ``retries`` and
+    With a ``store``, iteration resumes from the newest valid checkpoint, and every step writes one. ``start`` makes the initial state; by
+    default ``method.init`` makes it. Rows of the history hold ``iteration``, the metrics of the step, ``tasks``, ``bytes``, ``retries`` and
     ``seconds``.
     """
     tally = resources.tally

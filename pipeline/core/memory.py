@@ -79,13 +79,13 @@ CACHE_SHARE = 0.5  # share of a worker's memory that may hold blocks between rou
 
 
 def process_bytes(config: ClusterConfig, step: int) -> int | None:
-    """Return the peak bytes of a worker process, before it starts. ``None`` if only the cluster knows the limit."""
+    """Return the peak memory in bytes of a worker process, computed before it starts. ``None`` if only the cluster knows the limit."""
     memory = config.memory_per_worker
     return None if memory is None else PROCESS_BYTES + int(CACHE_SHARE * memory) + config.threads * step
 
 
 def tight_worker_notes(config: ClusterConfig, step: int) -> list[str]:
-    """Return notes about workers whose memory may be too small for a step of any pass, with the size that is enough."""
+    """Return notes about workers whose memory may be too small for a step of any pass. Each note names a sufficient size."""
     most, memory = process_bytes(config, step), config.memory_per_worker
     if most is None or memory is None or most <= memory:
         return []

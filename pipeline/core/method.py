@@ -24,12 +24,12 @@ M = TypeVar("M", bound="Model")
 class Problem(Protocol):
     """A config with every "auto" resolved, its inputs, and caches that can be rebuilt.
 
-    ``plan`` describes a run: ``task_bytes``, memory of the driver, and figures of the method. Optional attributes are:
+    ``plan`` describes a run: ``task_bytes``, memory of the driver, and other entries of the method. Optional attributes are:
 
     - ``state_type``: record type of the states, if a method has several kinds of problems;
     - ``beside``: stores that are read in addition to the data;
     - ``grams``: matrices that other fits over the same kernels can reuse;
-    - ``follow()``: called by a run; from then on, steps measure the predictions;
+    - ``follow()``: called by a run, so that every later step also scores the predictions;
     - ``about``: what a checkpoint stores in addition to the state.
     """
 
@@ -55,7 +55,7 @@ class PathValues(NamedTuple):
 
 
 class Method(ABC, Generic[C, P, S, M]):
-    """Protocol of a method. The engine derives command, run directory, resume, report and estimator from it.
+    """Protocol of a method. From these functions the engine derives the method's command, run directory, resume, report and estimator.
 
     All functions depend on their arguments only. Caches live on the problem and are rebuilt after a resume.
     """
@@ -112,10 +112,9 @@ class Method(ABC, Generic[C, P, S, M]):
         return inputs.without(held_out)
 
     def shared_fits(self, configs: Sequence[C], inputs: Any, masks: Sequence[np.ndarray], resources: Resources) -> P | None:
-        """Return one problem that combines several fits if they can share passes: for each config, fits on all rows and without the rows of
-        each mask.
+        """Return one problem that combines several fits: for each config, one fit per mask, which leaves out the rows of the mask.
 
-        Returns ``None`` if they cannot, for example because fits with other parameters save more by warm starts from one another. Raises
+        Returns ``None`` if the fits cannot share passes, or if warm starts from one config to the next would save more. Raises
         MemoryBoundExceeded if the combined problem exceeds the memory limit.
         """
         return None
@@ -138,8 +137,8 @@ class Method(ABC, Generic[C, P, S, M]):
         yield PathValues({}, self.decision_values(problem, state, resources), partial(self.selected, problem, state, resources))
 
     def selected(self, problem: P, state: S, resources: Resources) -> Sequence[float]:
-        """Return the number of selected features, groups, kernels or rules of each fit; 0 if the figures of the fit have neither
-        ``n_selected`` nor ``n_kernels``.
+        """Return the number of selected features, groups, kernels or rules of each fit. The number is 0 if the ``figures`` of the result
+        have neither ``n_selected`` nor ``n_kernels``.
         """
         figures = self.result(problem, state, resources).figures
         return [figures.get("n_selected", figures.get("n_kernels", 0))]

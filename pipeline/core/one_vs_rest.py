@@ -36,7 +36,7 @@ class JointState(Generic[S]):
 
 @dataclass(eq=False)
 class JointProblem:
-    """The binary problems of all classes. They share the matrices made by the first one."""
+    """The binary problems of all classes. They share the matrices of the first problem."""
 
     parts: tuple[Any, ...]
     state_type: type[Any]
@@ -56,7 +56,7 @@ class JointProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The plan of one binary problem, with the memory of all of them."""
+        """The plan of the first binary problem, but with the driver memory of all binary problems."""
         return {**self.parts[0].plan, **driver_plan(self.items), "machines": len(self.parts)}
 
 
@@ -158,7 +158,7 @@ class OneVsRest(Method[Any, Any, Any, TaskModel]):
 
 
 def joined_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Combine the figures of all binary models: sums where figures are additive, otherwise the largest."""
+    """Combine the figures of all binary models: additive figures are summed; of any other figure, the largest value is returned."""
     return {name: sum(one[name] for one in figures) if name in SUMS else max(one[name] for one in figures) for name in figures[0]}
 
 

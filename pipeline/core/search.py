@@ -1,4 +1,6 @@
-"""Fits that leave out rows, and their scores, for parameter search and calibration. Passes, matrices and warm starts are shared."""
+"""Fits that each leave out some rows, and the scores of these fits, for parameter search and calibration. The fits share passes, matrices
+and warm starts.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,7 @@ class FoldStore:
         return None if found is None else read_scores(found, self.points)
 
     def last_state(self, fits: Fits, kind: type[State]) -> State | None:
-        """Return the final state of a problem, or ``None`` if the problem was solved by another process, which does not store states."""
+        """Return the final state of a problem. ``None`` if another process solved the problem, because such a process stores no states."""
         found = RunStore.open(self._place(fits)).load_checkpoint(kind)
         return None if found is None else found[1]
 
@@ -245,7 +247,7 @@ def _itself(state: State) -> State:
 
 
 class _WholeFits:
-    """Fits of all rows with the first parameters of a path. Each is computed once and serves as the warm start of the folds."""
+    """Fits on all rows with the first parameters of a path. Each is computed once and serves as the warm start of the fits of all folds."""
 
     def __init__(self, method: AnyMethod, inputs: Any) -> None:
         self.method, self.inputs = method, inputs
@@ -265,8 +267,8 @@ class _WholeFits:
 
 
 def hand_over(grams: object, problem: object) -> object:
-    """Reuse the matrices ``grams`` of an earlier problem in ``problem``, if there are any. Return the matrices for the next problem to
-    reuse.
+    """Let ``problem`` reuse ``grams``, the matrices of an earlier problem, if both have matrices. Return the matrices for the next problem
+    to reuse.
     """
     from ..grams.grams import hand_over  # most fits of features have no matrices
 

@@ -37,7 +37,7 @@ class LateCalibration:
 
 
 def late_calibration(fit: Fit, place: str | None, seed: int, all_memory: bool) -> LateCalibration:
-    """Return the deferred calibration of a fit in memory. It will use the same place and seed as the fit."""
+    """Return a calibration that is computed at the first request, for a fit in memory. It uses the fit's cluster (``place``) and seed."""
     return LateCalibration(partial(_calibrate_later, fit, place, seed, all_memory, _marks(fit, anew=False)))
 
 
@@ -62,8 +62,8 @@ def calibrate_now(fit: Fit, ctx: RunContext) -> Calibration:
 
 
 def _marks(fit: Fit, *, anew: bool) -> dict[str, bytes]:
-    """Return checksums, by argument name, of the arrays that a fit shares with its user. A changed checksum reveals a later change in
-    place.
+    """Return checksums, by argument name, of the arrays that a fit shares with its user. If a checksum changes later, the user has modified
+    the array in place.
 
     With ``anew``, checksums of the rows are recomputed; otherwise those computed during the fit are returned.
     """

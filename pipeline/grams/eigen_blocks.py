@@ -1,7 +1,7 @@
 """The eigensolver's block of columns, stored in tiles in the run directory. Every operation on the block is a pass over workers.
 
-Filtering works column by column: a task applies all products of a filter to a few columns. Products between columns are divided into tiles
-of the result, rotations into ranges of rows. Results are bit-identical for any storage and any number of workers.
+Filtering works column by column: a task applies all products of a filter to a few columns. Products between columns are split by tiles of
+the result; rotations are split by ranges of rows. Results are bit-identical for any storage and any number of workers.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class TiledBlock:
         self._replace(target)
 
     def _group(self, degree: int) -> int:
-        """Return the number of columns per task: enough to outweigh the task's overhead, at most one tile of products."""
+        """Return the number of columns per task: enough to outweigh the task's overhead, but at most the result of ``task_columns``."""
         panels = int(TASK_PRODUCTS // max(1, degree * (self._entries + self._n) * PANEL_COLUMNS)) + 1
         return max(1, min(task_columns(self.columns, self._engine.is_here), panels * PANEL_COLUMNS))
 
@@ -240,8 +240,8 @@ class WorkerEngine:
         self._keeps_blocks, self._made = keeps_blocks, 0
 
     def takes(self, n: int, columns: int, rank: float) -> bool:
-        """Return whether a block is stored in tiles. If there are workers, blocks of many rows are; in any case, blocks that exceed this
-        process's memory.
+        """Return whether a block is stored in tiles: if it exceeds this process's memory, or if there are workers and the block has many
+        rows.
 
         The choice does not change results.
         """
@@ -292,7 +292,8 @@ class WorkerEngine:
         return self.resources.run_pass(plan(program, refs, *shared))
 
     def assemble(self, n: int, solved: list[Solved], order: np.ndarray) -> tuple[Vectors, WarmBlock]:
-        """Combine the results of submatrices. Return the eigenvectors of the whole matrix in the given order, and its block, both in tiles.
+        """Combine the results of submatrices. Return the eigenvectors of the whole matrix in the given order, and the block of the whole
+        matrix, both in tiles.
 
         Eigenvectors of earlier results are deleted.
         """
@@ -329,7 +330,7 @@ class WorkerEngine:
         return target
 
     def _rest(self, small: Sequence[Solved], first: int) -> tuple[Shared, ...]:
-        """Return the eigenvectors of small submatrices, and the rows of each, in the form sent to tasks."""
+        """Return the eigenvectors of small submatrices, and the rows of these submatrices, in the form sent to tasks."""
         if not small:
             return ()
         data = np.concatenate([part.vectors.T.ravel() for _, part in small])
@@ -376,7 +377,7 @@ def _is_small(solved: Solved) -> bool:
 
 
 def _panels(columns: int, n: int, group: int = PANEL_COLUMNS) -> list[Span]:
-    """Return tasks over columns, in whole panels."""
+    """Return tasks that each process ``group`` consecutive columns; the last task may process fewer."""
     return [Span(lo, min(columns, lo + group), 4 * n * (min(columns, lo + group) - lo)) for lo in range(0, columns, group)]
 
 

@@ -72,7 +72,7 @@ class EigenPlan:
         return tiles if self.in_tiles else self.pairs(self.n, columns, 1)
 
     def most_bytes(self) -> int:
-        """Return the memory in bytes for ``rank`` eigenpairs: that of a block, or of the dense matrix that replaces a wide block."""
+        """Return the memory in bytes for ``rank`` eigenpairs: of a block of columns, or of the dense matrix instead of a wide block."""
         if self._is_dense:
             return dense_bytes(self.n)
         if RANK_MARGINS[0] * self.rank + SPARE_COLUMNS > positive_part.MAX_BLOCK_SHARE * self.n:
@@ -103,8 +103,8 @@ class EigenPlan:
         return Shape(self.n, columns).most(matrix, task_columns(columns, self.here), small)
 
     def _widest(self) -> int:
-        """Return the largest number of columns of a block. Wider blocks are replaced by a dense matrix, and the driver must have room for
-        small matrices of this size.
+        """Return the largest number of columns of a block. Either a wider block would be replaced by a dense matrix, or its small matrices
+        (one row and one column per column of the block) would exceed the driver's memory.
         """
         prefers_dense = dense_bytes(self.n) <= self.memory
         share = min(positive_part.MAX_LAST_SHARE, positive_part.MAX_BLOCK_SHARE if prefers_dense else 1.0)

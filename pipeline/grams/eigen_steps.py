@@ -96,7 +96,7 @@ def product_chunk(ref: Span, matrix: SharedOperator, source: TiledMatrix, target
 
 
 def inner_chunk(ref: Span, left: TiledMatrix, right: TiledMatrix | None, dtype: str) -> list[np.ndarray]:
-    """Return columns of ``V'W`` from the first row to the diagonal tile. Without ``right``, W is V."""
+    """Return the columns ``ref.lo:ref.hi`` of the first ``ref.hi`` rows of ``V'W``. Without ``right``, W is V."""
     out = np.zeros((ref.hi, ref.hi - ref.lo))
     for lo, hi in left.row_spans():
         block = left.read(lo, hi, 0, ref.hi)
@@ -140,7 +140,7 @@ def rotate_chunk(ref: Span, source: TiledMatrix, block: TiledMatrix, vectors: Ti
 
 
 def peak_chunk(ref: Span, source: TiledMatrix, rows: Shared | None) -> list[np.ndarray]:
-    """Return the largest absolute value of some columns, on some rows."""
+    """Return the largest absolute value of each of some columns. With ``rows``, only these rows count."""
     columns = source.read(0, source.shape[0], ref.lo, ref.hi)
     return [np.abs(columns if rows is None else columns[resolve(rows)]).max(axis=0, initial=0.0)]
 
@@ -157,7 +157,8 @@ def take_chunk(ref: Span, source: TiledMatrix, rows: Shared | None, ids: np.ndar
 def place_chunk(
     ref: Span, pieces: tuple[Piece, ...], rest: tuple[Shared, ...], order: np.ndarray, target: TiledMatrix, signed: bool
 ) -> list[Any]:
-    """Write some columns of the whole matrix. ``order`` selects columns of the submatrices; each is written to its submatrix's rows.
+    """Write some columns of the whole matrix. Each is a column of a submatrix, selected by ``order``, and is written to the rows of this
+    submatrix.
 
     ``signed`` normalises the signs, as for eigenvectors. ``rest`` holds the columns of all small submatrices: data, rows, offsets of the
     columns, and the position of the first of these columns among all columns.
@@ -186,7 +187,7 @@ def tiles_bytes(n: int, columns: int) -> int:
 
 
 def matrix_bytes(n: int, entries: int, factor: int) -> int:
-    """Return the memory in bytes of the matrix in a task: the sparse part, shared and again in a second precision, and the low-rank
+    """Return the memory in bytes of the matrix in a task: the sparse part twice (as shared, and in a second precision), and the low-rank
     part.
     """
     return 24 * entries + 8 * n + 16 * n * factor

@@ -51,7 +51,7 @@ def fills_here(data: object, resources: Resources, specs: Sequence[Any]) -> bool
 def given_bank(data: object, specs: Sequence[Any]) -> PackedBank | None:
     """Return the bank of precomputed matrices, if all kernels are such matrices and scaling needs diagonals only.
 
-    It is a copy if a normalisation changes entries.
+    The bank is copied if a normalisation changes entries.
     """
     if not is_given_bank(data, specs):
         return None

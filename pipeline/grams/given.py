@@ -221,8 +221,8 @@ def _room_for(k: int, n: int, room: int) -> np.ndarray | None:
 
 
 def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
-    """Copy matrices that are already checked to the memory ``packed``, if there is any. Used when only a later matrix shows that a copy is
-    needed.
+    """Copy matrices that are already checked to the memory ``packed``, unless it is ``None``. Used when only a later matrix shows that a
+    copy is needed.
     """
     if packed is not None:
         for gram, entries in zip(grams, packed, strict=False):

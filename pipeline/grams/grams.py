@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 def build_blocks(resources: Resources, tasks: Sequence[GramTask], specs: Mapping[str, Any], pairs: Iterable[Any]) -> list[Any]:
     """Compute the block pairs that a Gram store lacks, on workers. Returns the list of objects for the store's ``commit``.
 
-    ``specs`` maps digests to kernels. ``pairs`` covers all row and column ranges; its kernels are replaced.
+    ``specs`` maps digests to kernels. ``pairs`` covers all row and column ranges; the kernels of these pairs are ignored.
     """
     by_range = {(pair.rows, pair.cols): pair for pair in pairs}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
@@ -75,7 +75,7 @@ def filled_store(
     resources: Resources, path: str, specs: Sequence[Any], pairs: Iterable[Any], **layout: Any
 ) -> tuple[GramStore, list[Any], list[KernelSums]]:
     """Create a Gram store with the given ``layout``, or open it, and add the kernels that it lacks. Returns the store, references to its
-    blocks, and the sums of the kernels.
+    blocks, and the ``KernelSums`` of every kernel.
     """
     raw = {spec.digest(): spec for spec in specs}
     store = GramStore.create(path, kernels=[(digest, spec.raw_json()) for digest, spec in raw.items()], **layout)
@@ -163,8 +163,8 @@ class Grams:
         return raw * (scale if raw.ndim == 1 else scale[:, None])
 
     def products(self, vectors: np.ndarray, wanted: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
-        """Return ``K_q beta`` for several vectors ``(n, m)``, as ``(k, m, n)``. Rows outside the mask ``wanted`` ``(n, m)`` are zero. One
-        pass.
+        """Return ``K_q beta`` for several vectors ``(n, m)``, as ``(k, m, n)``. Entries outside the mask ``wanted`` ``(n, m)`` are zero.
+        One pass.
         """
         chosen = np.arange(self.k) if kernels is None else kernels
         columns = self._columns(vectors)
@@ -336,8 +336,8 @@ class Grams:
         return sums + kernel_sums(self.n, parts, self._counts)
 
     def _taken_over(self, known: Grams | None) -> tuple[PackedBank, list[KernelSums]] | None:
-        """Return the bank and sums of ``known`` if its kernels are the first of these, so that its bank can be extended; otherwise
-        ``None``.
+        """Return the bank and sums of ``known``, to be extended, if the kernels of ``known`` are the first kernels of this object;
+        otherwise ``None``.
 
         In either case ``known`` loses its bank.
         """
@@ -377,7 +377,7 @@ class LazyGrams(Generic[G]):
 
 
 def hand_over(grams: Any, problem: object) -> Any:
-    """Reuse in ``problem`` the matrices ``grams`` of an earlier problem, if any. Return the matrices to hand to the next problem."""
+    """Let ``problem`` reuse the matrices ``grams`` of an earlier problem, if both have any. Return the matrices for the next problem."""
     own = getattr(problem, "grams", None)
     if not isinstance(own, LazyGrams):
         return grams

@@ -121,7 +121,7 @@ def task_sums_chunk(group: tuple[PairRef, ...], norms: Norms, vectors: Shared, c
 
 
 def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
-    """Combine step of a pass. Sums are exact, so their order does not change the bits."""
+    """Add the contributions of several tasks. The sums are exact, so the order of the tasks does not change the bits."""
     return functools.reduce(operator.add, parts)
 
 
@@ -176,7 +176,7 @@ def joined_bytes(refs: Sequence[PairRef], result: int) -> int:
 
 
 def pair_batches(refs: Sequence[PairRef]) -> Iterator[list[PairRef]]:
-    """Yield the block pairs in one batch per pass, for results as large as the blocks themselves."""
+    """Yield batches of block pairs, one batch per pass. Intended for passes whose results are as large as the blocks themselves."""
     batch: list[PairRef] = []
     size = 0
     for ref in refs:
@@ -246,7 +246,7 @@ def load_programs() -> None:
 
 
 def block_bytes(ref: PairRef) -> int:
-    """Return the bytes of a raw block pair sent to the driver."""
+    """Return the size in bytes of a raw block pair, as a task sends it to the driver."""
     return ref.nbytes + 256
 
 

@@ -75,8 +75,8 @@ class GramPasses:
         return self.settings.policy == "memory"
 
     def load(self) -> int:
-        """Return the memory in bytes of a step that computes the entries, or of one that computes sums and diagonals if entries are not
-        stored.
+        """Return the memory in bytes of a step that computes the entries. If entries are not stored, the step computes sums and diagonals
+        instead.
         """
         if self.settings.policy == "store":
             return build_pass([Build(None, ref) for ref in self.refs]).memory_bound
@@ -107,8 +107,8 @@ class GramPasses:
         return task_forms_pass(self.refs, *sizes).memory_bound
 
     def sum(self) -> int:
-        """Return the memory in bytes of a step that computes a weighted sum as a matrix, or that writes the sum to disk and reads from
-        it.
+        """Return the memory in bytes of a step that computes a weighted sum as a matrix. If the matrix is too large, the step writes the
+        sum to disk, or reads entries from this file.
         """
         if not self.holds_sum:
             return self.solver()

@@ -94,8 +94,8 @@ def task_forms_item(k: int, n_tasks: int) -> Item:
 
 
 def task_forms_items(n: int, k: int, n_tasks: int, policy: str) -> tuple[Item, ...]:
-    """Return the memory items of quadratic forms for all pairs of tasks. If matrices are not in memory, sums and diagonals of kernels are
-    added.
+    """Return the memory items of the quadratic forms for all pairs of tasks. If matrices are not in memory, an item for the sums and
+    diagonals of the kernels is added.
     """
     forms = task_forms_item(k, n_tasks)
     return (forms,) if policy == "memory" else (tables_item(n, k), forms)

@@ -230,7 +230,7 @@ def apply_norms(block: np.ndarray, norms: Sequence[Normalization] | None, rows: 
 
 
 def pair_bytes(ref: PairRef) -> int:
-    """Return an upper bound on the memory in bytes of a task: the block, a float64 copy during normalisation, its rows, and freed
-    blocks.
+    """Return an upper bound on the memory in bytes of a task: the block, a float64 copy of it during normalisation, the rows of the data,
+    and freed blocks.
     """
     return 4 * ref.nbytes + ref.row_bytes + FREED_BYTES

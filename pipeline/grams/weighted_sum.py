@@ -1,9 +1,10 @@
-"""A weighted sum of Gram matrices, or its exponential, that exceeds the driver's memory. Passes compute its entries for a dual solver.
+"""A weighted sum of Gram matrices, or the exponential of such a sum, that exceeds the driver's memory. Passes compute its entries for a
+dual solver.
 
 Every kernel has one weight, or one weight per pair of tasks.
 
-A run with a directory writes the sum to it once, block pair by block pair. The solver's passes then read one matrix instead of all
-kernels. The next sum replaces the file.
+If a run has a directory, the sum is written to this directory once, block pair by block pair. The solver's passes then read one matrix
+instead of all kernels. The next sum replaces the file.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def fits_driver(n: int, driver_memory: int) -> bool:
 
 
 def sum_item(n: int, driver_memory: int) -> Item:
-    """Return the memory item of a weighted sum and the solver's copy of active rows. If the sum is too large, it is a share of the
-    memory.
+    """Return the memory item of a weighted sum and the solver's copy of active rows. If the sum is too large for the driver, the item is a
+    fixed share of the driver's memory.
     """
     if fits_driver(n, driver_memory):
         return "weighted sum of the kernels, and the solver's copy of it", 8 * n * n
@@ -204,7 +205,9 @@ def products_chunk(group: Group, total: BlockTotal, vectors: Shared) -> np.ndarr
 
 
 def between_chunk(group: Group, total: BlockTotal, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
-    """Return the entries of some block pairs between the variables ``wanted``, with at least one of the first ``fresh`` variables."""
+    """Return the entries of some block pairs whose row and column are both in ``wanted``, at least one of them among its first ``fresh``
+    variables.
+    """
     return [part for ref in group for part in _rectangles(ref, total, wanted, fresh)]
 
 
@@ -245,7 +248,7 @@ class CombinedGram:
 
     @property
     def parts(self) -> tuple[list[PairRef], BlockTotal]:
-        """The block pairs of the upper triangle, and how the kernels of each are combined."""
+        """The block pairs of the upper triangle, and the object that combines the kernels of a block pair."""
         return self._refs, self._total
 
     @property
@@ -275,7 +278,7 @@ class CombinedGram:
         return self._resources.run_pass(product_pass(name, chunk, self._groups, vectors.nbytes, self._total, shared))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield ``(row positions, column positions, values)`` for all pairs of variables with at least one in ``new``.
+        """Yield ``(row positions, column positions, values)`` for all pairs of variables of which at least one is in ``new``.
 
         Positions refer to the list of the variables ``new`` followed by ``old``. Passes read only the block pairs that contain such
         entries; each pass returns a bounded number of entries.
@@ -285,7 +288,7 @@ class CombinedGram:
             yield from self._resources.run_pass(entries_pass(batch, limit, whole, self._total, ids, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
-        """Yield, for each pass, its tasks, the bytes of its largest result, and the bytes of all results."""
+        """Yield for each pass: its tasks, the largest size of a task's result in bytes, and the size of all results in bytes."""
         tasks: list[Group] = []
         task: list[PairRef] = []
         sizes, size = [], 0
@@ -342,7 +345,7 @@ def entries_at_most(n: int, block: int, driver_memory: int, repeats: int = 1) ->
 
 
 def written_pairs(refs: Sequence[PairRef]) -> list[PairRef]:
-    """Return the block pairs of a sum before it is written: references with sizes, for planning only."""
+    """Return placeholders for the block pairs of a sum before it is written: sizes without entries, for planning only."""
     return [GivenPair(ref.rows, ref.cols, (0,), np.zeros((1, 0, 0))) for ref in refs]
 
 
@@ -359,7 +362,7 @@ def solver_bytes(refs: Sequence[PairRef], n: int, block: int, driver_memory: int
 
 
 def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:
-    """Return, for every block pair, the bytes of the entries that it returns."""
+    """Return, for every block pair, the size in bytes of the entries that a task returns from it."""
     new, every = np.sort(wanted[:fresh]), np.sort(wanted)
 
     def inside(ids: np.ndarray, span: tuple[int, int]) -> int:
@@ -379,8 +382,8 @@ def gram_by_passes(
 ) -> CombinedGram:
     """Return the combination ``total`` of the kernels of block pairs, computed by passes.
 
-    The combination is first written to the run directory, unless there is none or the combination is a multiple of one stored kernel.
-    ``diagonal``, ``(n,)``, is its diagonal.
+    If there is a run directory, the combination is first written to it, unless the combination is a multiple of one stored kernel.
+    ``diagonal``, ``(n,)``, is the diagonal of the combination.
     """
     # Weights that are all zero still need a block's shape.
     kernels = total.used or [0]

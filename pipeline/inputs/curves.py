@@ -57,12 +57,12 @@ def threshold_counts(is_positive: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def roc_curve(counts: np.ndarray, number: int = 0) -> Curve:
-    """Return the true positive rate over the false positive rate, from `threshold_counts`."""
+    """Return the true positive rate as a function of the false positive rate, from `threshold_counts`."""
     return _with_intervals(counts, number, _roc)
 
 
 def precision_curve(counts: np.ndarray, number: int = 0) -> Curve:
-    """Return precision over recall, from `threshold_counts`; the area is the average precision."""
+    """Return the precision as a function of the recall, from `threshold_counts`; the area is the average precision."""
     return _with_intervals(counts, number, _precision)
 
 
@@ -92,7 +92,7 @@ def _precision(counts: np.ndarray) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Rows with similar predicted values: their mean value, and the share of positive rows."""
+    """Rows with similar predicted values: the mean predicted value, and the share of positive rows."""
 
     mean: float
     share: float
@@ -126,7 +126,7 @@ def wilson_interval(part: int, total: int) -> tuple[float, float]:
 
 
 def r2_interval(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
-    """Return the bootstrap interval of R2. If there are many rows, random groups of rows are drawn, whose sums have the same variance."""
+    """Return the bootstrap interval of R2. With many rows, random groups of rows are resampled; the variance of the sums is the same."""
     n = len(truth)
     group = np.random.default_rng(np.random.SeedSequence((_SEED, 1))).permutation(n) % min(n, MAX_THRESHOLDS)
     moved = truth - truth.mean()

@@ -168,7 +168,7 @@ def _normalised(spec: SpecT, normalize: str) -> SpecT:
 
 
 def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> None:
-    """Check that rows suit the kernels: strings for string kernels, otherwise numbers, without negative values for kernels that exclude
+    """Check that rows suit the kernels: strings for string kernels, otherwise numbers, and no negative numbers for kernels that exclude
     them.
 
     Negative values are checked in stores only. Raises DataError with the name of the kernel.

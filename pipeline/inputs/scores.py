@@ -101,9 +101,9 @@ def fit_tracker(inputs: Inputs, held_out: np.ndarray | None, first: int = 0) -> 
 
 
 def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any] | None) -> np.ndarray | None:
-    """Return the mask of the rows held out by ``test_share`` in ``extra``, stratified if there are ``classes``; ``None`` if no rows are.
+    """Return the mask of the rows held out by ``test_share`` in ``extra``, stratified if there are ``classes``; ``None`` for a share of 0.
 
-    Raises ValueError for an invalid share, and DataError if a class has too few rows to be in both parts.
+    Raises ValueError for an invalid share, and DataError if a class has too few rows to be in both the training and the test part.
     """
     share = extra.get("test_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
@@ -126,7 +126,7 @@ def scores_of(rows: Inputs, values: np.ndarray) -> dict[str, Any]:
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:
     """Return a mask with ``share`` of the rows of every class, drawn with ``seed``.
 
-    Raises DataError if a class has too few rows to be in both parts.
+    Raises DataError if a class has too few rows to be both inside and outside the mask.
     """
     return stratified_folds(codes, seed, [share], classes)[0]
 

@@ -192,10 +192,11 @@ def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -
 
 
 def single_label_tasks(inputs: TaskInputs, machine: int = 0) -> np.ndarray:
-    """Return, for every task, the label -1 or +1 that all its weighted rows share; 0 if they differ, and for regression. ``(n_tasks,)``.
+    """Return, for every task, the label -1 or +1 that all its rows of positive weight share, ``(n_tasks,)``; 0 if labels differ or in
+    regression.
 
-    A task with a single label gets a constant prediction, because the equality constraint of its dual leaves no free variable.
-    ``machine``: as in `TaskInputs.signs`.
+    A task with a single label gets a constant prediction, because the equality constraint of its dual leaves no free variable. ``machine``:
+    as in `TaskInputs.signs`.
     """
     if inputs.classes is None:
         return np.zeros(inputs.n_tasks)

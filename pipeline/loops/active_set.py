@@ -4,8 +4,8 @@ The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph tha
 ``kernels/graphs/norms.py``. Each round solves the problem over a hull W, and then checks nodes outside.
 
 * Every f over W is feasible for the whole problem. So the restricted primal value is an upper bound of the whole optimum.
-* A dual point beta bounds the optimum from below by ``max_t t linear - t^2 (square + U) / 2``, where U is any bound of the squared dual
-  gauge of sqrt(M(beta)) (:class:`.DualPoint`). Over W, U is the restricted problem's own U_W. Over the whole graph, U is
+* A dual point beta bounds the optimum from below by ``max_t t linear - t^2 (square + U) / 2``, where U is any upper bound of the squared
+  dual gauge of sqrt(M(beta)) (:class:`.DualPoint`). Over W, U is the restricted problem's own U_W. Over the whole graph, U is
   ``max(U_W, worst)``, where ``worst`` bounds M_w / d_w^2 of *every* node outside W, or bounds the sums over descendants of the nodes
   next to W (Theorem 5.3.2 of the thesis).
 * Raising the bound from U_W to u lowers the dual value by at most ``t^2 (u - U_W) / 2``. So nodes whose value stays below

@@ -1,8 +1,10 @@
-"""The loop over kernel weights. Each solve at given weights yields a cut and bounds; its weights may be the best so far.
+"""The loop over kernel weights. Each solve at given weights yields a cut and bounds; the weights become the best ones so far if they lower
+the upper bound.
 
-With J(theta) = max over beta of ``c'beta - kink ||beta||_1 - 1/2 sum_q theta_q s_q(beta)``, every feasible beta gives the cut
-``J(theta) >= c_i - 1/2 <s^i, theta>``, and every primal value is an upper bound. Both also hold for inexact solutions (Yang, Xu, Ye,
-King, Lyu, IEEE Trans. Neural Networks 22, 2011).
+With J(theta) = max over beta of ``c'beta - kink ||beta||_1 - 1/2 sum_q theta_q s_q(beta)``, every feasible beta^i gives the cut
+``J(theta) >= c_i - 1/2 <s^i, theta>``, where ``c_i = c'beta^i - kink ||beta^i||_1`` and ``s^i`` are the quadratic forms ``s_q(beta^i)``.
+Every primal value is an upper bound. Both bounds also hold for inexact solutions (Yang, Xu, Ye, King, Lyu, IEEE Trans. Neural Networks
+22, 2011).
 """
 
 from __future__ import annotations
@@ -194,7 +196,7 @@ def make_trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, 
 def add_cut(state: WeightState, trial: Trial, domain: Domain) -> WeightState:
     """Return the state with one more cut, and updated bounds and best point.
 
-    A single solution bounds the optimum from below by ``c_i - 1/2 sigma(s^i)``.
+    A single solution bounds the optimum from below by ``c_i - 1/2 sigma(s^i)``, where sigma is the support function of the domain.
     """
     state = with_lower_bound(state, trial.linear - 0.5 * domain.support(trial.s)[0])
     state = replace(
@@ -209,7 +211,7 @@ def add_cut(state: WeightState, trial: Trial, domain: Domain) -> WeightState:
 
 
 def with_lower_bound(state: WeightState, bound: float) -> WeightState:
-    """Return the state after a new lower bound of the optimum over the working set; the larger bound is kept."""
+    """Return the state with ``bound``, a lower bound of the optimum over the working set, if it is larger than the current lower bound."""
     floor = max(state.floor, bound)
     return replace(state, floor=floor, lower=max(state.lower, floor) if state.whole else state.lower)
 
@@ -232,7 +234,7 @@ def shrink_working_set(state: WeightState, s: np.ndarray, domain: Domain) -> Wei
 def average_dual(state: WeightState) -> np.ndarray:
     """Return the average ``sum_i p_i beta^i``, where p are the weights of the cuts.
 
-    The bound from its quadratic forms is at least as good as the bound from the averaged quadratic forms of the solutions.
+    The quadratic forms of the average give a bound at least as good as the average of the solutions' quadratic forms.
     """
     return state.mix @ state.cut_betas[: len(state.mix)]
 

@@ -66,7 +66,7 @@ def level_step(state: WeightState, trial: Trial, search: WeightSearch) -> Weight
 
 
 def newton_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
-    """Move to the minimiser of a second-order model, unless there is no model or a cut contradicts it; then take a level method step."""
+    """Move to the minimiser of a second-order model. Without a model, or if a cut contradicts it, take a step of the level method."""
     state, bound = _with_bound(state, search)
     if has_converged(state, search.tol):
         return _stop_at_minimiser(state, bound)

@@ -1,4 +1,4 @@
-"""Converts decision values to class probabilities. A plain record, saved with its model."""
+"""Conversion of decision values to class probabilities: a plain record, saved with its model."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def log_loss(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | 
 
 
 def brier_score(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Return the mean squared difference between probabilities and outcomes. With two classes, it is that of the second class; otherwise it
-    is summed over classes.
+    """Return the mean squared difference between probabilities and outcomes: for two classes, of the probability of the second class;
+    otherwise summed over classes.
     """
     if probabilities.shape[1] == 2:
         return float(np.average(np.square(probabilities[:, 1] - codes), weights=weight))

@@ -60,7 +60,7 @@ PARTS = 5  # of the rows held out of a fit: the sigmoid of each is fitted to the
 
 @dataclass(frozen=True)
 class Scoring:
-    """The scores of a search."""
+    """The scorers of a search; the first one decides."""
 
     names: tuple[str, ...]  # of scorers, the one that decides first
     callables: Mapping[str, Scorer] = field(default_factory=dict)  # those of the names that are none of scikit-learn's
@@ -97,7 +97,8 @@ def scorer_names() -> list[str]:
 
 
 def read_scoring(scoring: UserData, refit: str | None = None) -> Scoring | None:
-    """Return the scores that a user requests; ``refit`` or the first one decides. ``None`` means accuracy or R2.
+    """Return the scorers that a user requests. The scorer ``refit``, or else the first one, decides. Return ``None`` if no scorer is
+    requested; accuracy or R2 is then used.
 
     ``scoring``: a name, a callable, a list of names, or a dict from names to names or callables.
 
@@ -178,7 +179,7 @@ class HeldOutRegressor(RegressorMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """The held-out rows of a fit, and the kind of its probabilities.
+    """The held-out rows of a fit, and the kind of the fit's probabilities.
 
     Decision values of the logistic loss are log odds. Other decision values are calibrated by a sigmoid or isotonic regression on the
     held-out rows themselves, in five folds: the calibration of a row never uses its own class.
@@ -197,7 +198,7 @@ class HeldOutRows:
         object.__setattr__(self, "rows", np.flatnonzero(used))
 
     def scores(self, scoring: Scoring, values: np.ndarray) -> dict[str, float]:
-        """Return every score of decision values ``(n_machines, n_samples)``; NaN if it is undefined on these rows."""
+        """Return every score of decision values ``(n_machines, n_samples)``; NaN for a score that is undefined on these rows."""
         decided, truth = values[:, self.rows].T, self.truth[self.rows]
         if not np.isfinite(decided).all():
             return dict.fromkeys(scoring.names, NAN)
@@ -221,7 +222,7 @@ class HeldOutRows:
     def margin_loss(self, values: np.ndarray) -> float:
         """Return the mean of ``max(0, 1 - m)`` over rows, where m is the margin of a row's true class over the others.
 
-        ``values``: decision values ``(n_machines, n_samples)``. NaN for regression, or if the mean is undefined on these rows. It
+        ``values``: decision values ``(n_machines, n_samples)``. NaN for regression, or if the mean is undefined on these rows. The loss
         breaks ties between fits of equal accuracy, which are frequent when there are few rows.
         """
         decided, truth = values[:, self.rows], self.truth[self.rows]
@@ -267,8 +268,8 @@ class FoldRows(NamedTuple):
 def score_columns(scoring: Scoring, scores: Mapping[str, Sequence[float | None]], selected: float) -> dict[str, object]:
     """Return the columns of a table for the scores over folds.
 
-    The columns of the deciding score are named alike in all tables, apart from its mean; those of other scores begin with the score's name.
-    A mean is ``None`` if the score is undefined in a fold.
+    The deciding score has the same column names in all tables, except that the column of its mean is named after the score. All columns of
+    another score begin with the name of that score. A mean is ``None`` if the score is undefined in a fold.
     """
     first, *others = scoring.names
     mean, deviation, folds = _over_folds(scores[first])
@@ -307,7 +308,7 @@ def _scored(name: str, fit: HeldOutClassifier | HeldOutRegressor, truth: np.ndar
 
 
 def _called(scorer: Scorer, fit: HeldOutClassifier | HeldOutRegressor, truth: np.ndarray, weight: np.ndarray | None) -> float:
-    """Call a scorer, with the weights of rows if it accepts them."""
+    """Call a scorer; the weights of rows are passed if the scorer accepts them."""
     measure = getattr(scorer, "_score_func", None)
     takes_weight = weight is not None and measure is not None and "sample_weight" in inspect.signature(measure).parameters
     options = {"sample_weight": weight} if takes_weight else {}

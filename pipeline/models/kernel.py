@@ -71,12 +71,12 @@ class KernelBased(Model):
         return self.rows if self.rows is not None else np.array(self.texts, dtype=object)
 
     def scaled_rows(self, X: Matrix) -> Matrix:
-        """Return an array ``(n, n_features)`` after scaling. For kernels on single features, only the columns in use."""
+        """Return an array ``(n, n_features)`` after scaling. For kernels on single features, return only the columns in use."""
         factor = inverse_row_norms(X) if self.row_scaled else None
         return _scale_rows(self, X if self.features is None else X[:, self.features.columns], factor)
 
     def check_store(self, data: DataSet) -> None:
-        """Check that a store can be predicted: the model does not need matrices, and :func:`check_width` accepts it."""
+        """Check that a store can be predicted: the model does not need matrices, and :func:`check_width` accepts the store."""
         if self.precomputed:
             raise ValueError(
                 "this model was trained on precomputed kernels; call predict with kernels of shape (n_kernels, n_test, n_train)"
@@ -317,7 +317,7 @@ def decide_chunk(ref: RowSpan, model: KernelModel) -> list[RowDecisions]:
 
 @dataclass(frozen=True)
 class DecideMemory:
-    """Memory of a task: rows as read, selected and scaled; pieces of kernel entries and their copies (at most all entries); and tiles."""
+    """Memory bound of a task: rows (as read, selected and scaled), pieces of kernel entries and their copies, and tiles."""
 
     # support, kernels, machines: sizes of the model
     support: int

@@ -55,7 +55,7 @@ class LinearModel(Model):
         return np.flatnonzero(has_weight).astype(coef.indices.dtype)
 
     def scaled_weights(self) -> np.ndarray:
-        """Return the weights of the features in use on scaled columns, ``(n_machines, n_with_a_weight)``.
+        """Return the weights that apply to scaled columns, for the features in use, ``(n_machines, n_with_a_weight)``.
 
         These weights are comparable between features, whereas ``coef`` depends on the units of the columns.
         """
@@ -64,7 +64,7 @@ class LinearModel(Model):
         return weights / self.arrays["factor"] if "factor" in self.arrays else weights
 
     def scaled_by(self, factor: np.ndarray | None) -> Self:
-        """Return the model with the column factors ``(n_features,)`` of the fit stored in it."""
+        """Return the model with the column factors of the fit added to its record; ``factor`` is ``(n_features,)``, or None."""
         return self if factor is None else replace(self, arrays={**self.arrays, "factor": factor[self.features]})
 
     @property
@@ -80,7 +80,8 @@ class LinearModel(Model):
         return None if labels is None else tuple(labels)
 
     def decision_values(self, data: Any, resources: Resources, task: object = None, **rows: Any) -> np.ndarray:
-        """Return the decision values, fetching columns in pieces. For tasks, the value of each row's own task, ``(n_samples, 1)``.
+        """Return the decision values, fetching columns in pieces. For a model with tasks, return the value of each row's own task,
+        ``(n_samples, 1)``.
 
         ``task`` overrides the tasks of a store.
         """

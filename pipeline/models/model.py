@@ -58,7 +58,7 @@ class Model:
         return []
 
     def fetched_bytes(self, data: BlockStore) -> list[int]:
-        """Return the bytes that each pass sends to the driver. A model that reads rows has one pass, which sends none."""
+        """Return the bytes that each pass sends to the driver. A model that reads rows has one pass, which sends no bytes."""
         return [0]
 
 

@@ -45,7 +45,7 @@ def weight_tables(names: Sequence[str], labels: Sequence[Any], weights: np.ndarr
 
 
 def kernel_rows(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray) -> list[dict[str, Any]]:
-    """Return the kernels with non-zero weight ``(n_machines, k)`` in some model, by decreasing weight."""
+    """Return the kernels with non-zero weight in some model, by decreasing weight; ``weights`` is ``(n_machines, k)``."""
     return [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in heaviest_first(weights.max(axis=0))]
 
 

@@ -64,7 +64,7 @@ _STATS: weakref.WeakKeyDictionary[MemoryBlocks, dict[str, np.ndarray]] = weakref
 
 
 def table_of(data: Blocks, name: str, lo: int = 0, hi: int | None = None) -> np.ndarray:
-    """Return columns ``lo:hi`` of a column table. Stores keep it; for arrays in memory it is computed at the first request."""
+    """Return columns ``lo:hi`` of a column table. Stores contain the table; for arrays in memory, it is computed at the first request."""
     if not isinstance(data, MemoryBlocks) or name not in _MEASURES:
         return data.column_table(name, lo, hi)
     tables = _STATS.setdefault(data, {})
@@ -105,7 +105,8 @@ ALIKE = 1e-12  # row factors this near to one another are equal but for the roun
 def constant_features(data: Rows) -> np.ndarray:
     """Return the features with a constant non-zero value, int64 ascending. Cached per data set and process.
 
-    With differing row factors there are none, because a column of ones is then no longer constant: it holds the inverse norms of the rows.
+    If row factors differ, there are no such features, because a column of ones is then no longer constant: it holds the inverse norms of
+    the rows.
     """
     if data not in _CONSTANT:
         row_factor = data.scale.row_factor

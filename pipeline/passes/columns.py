@@ -53,8 +53,8 @@ _HEAVIEST: weakref.WeakKeyDictionary[Blocks, tuple[np.ndarray, np.ndarray]] = we
 
 
 def heaviest_entries(data: Blocks, columns: int) -> int:
-    """Return the number of stored values in the ``columns`` fullest columns of sparse data. The column counts of a wide store are read only
-    once.
+    """Return the number of stored values in the ``columns`` fullest columns of sparse data. For a wide store, the numbers of values per
+    column are read only once.
     """
     known = _HEAVIEST.get(data)
     if known is None:
@@ -83,8 +83,8 @@ def _batches(data: BlockStore, features: np.ndarray) -> Iterator[tuple[np.ndarra
 def fetch_columns(data: Blocks, resources: Resources, features: np.ndarray, *, order: Literal["C", "F"] = "C") -> Columns:
     """Return the raw columns of sorted distinct ``features``, ``(n_samples, len(features))``; sparse if the data are.
 
-    ``order`` is the memory layout of dense columns from memory. Scaling is not applied; see :func:`scaled`. Arrays in memory are copied in
-    one pass over the rows. Many columns of a store are fetched in several passes, so that no worker holds them all.
+    ``order`` is the memory layout of the returned columns, for dense arrays in memory. Scaling is not applied; see :func:`scaled`. Arrays
+    in memory are copied in one pass over the rows. Many columns of a store are fetched in several passes, so that no worker holds them all.
     """
     if isinstance(data, MemoryBlocks):
         return data.columns(features, order=order)

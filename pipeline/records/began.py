@@ -1,5 +1,5 @@
 """``began.json`` of a run records the conditions, besides the data, on which the state of the run depends. A resumed run compares its own
-conditions with them.
+conditions with the recorded ones.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str
     """Record the contents of a run's Gram store, or compare them with the contents when the run began.
 
     ``holds``: JSON values that determine the bits read from the store at ``place``. A run with several stores records each under a
-    ``name``. Raises DigestMismatch if the store was made again, or has other data, another
-    layout or other kernels.
+    ``name``. Raises DigestMismatch if the store was rebuilt, or has other data, another layout or other kernels.
     """
     noted = run.read_json(NAME) or {}
     before = noted.get(name)

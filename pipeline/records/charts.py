@@ -57,8 +57,8 @@ class Chart:
     ``kind``: ``"series"`` on two axes, ``"ranking"`` or ``"heat"``. A ranking with one series draws a bar of length y for each of
     ``names``. A ranking with two series draws the first as points, and the second as intervals from ``base`` to y. A heat map draws
     ``matrix`` with columns ``names`` and rows ``row_names``, and the series on top. ``series``: drawn in order, the last on top.
-    ``x_scale``: ``"falling"`` runs from right to left. ``y_scale``: ``"log"`` is used only if the numbers span enough for a power of ten
-    among the ticks; ``"symlog"`` also shows zero. ``whole``: axes with integer ticks only.
+    ``x_scale``: ``"falling"`` runs from right to left. ``y_scale``: ``"log"`` is used only if the range of the numbers is large enough that
+    a tick is a power of ten; ``"symlog"`` also shows zero. ``whole``: axes with integer ticks only.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def short(name: object, width: int = 40) -> str:
 
 
 def has_long_names(names: Sequence[str]) -> bool:
-    """Return whether the names of a ranking are too long to stand beside its bars."""
+    """Return whether the names of a ranking are too long to be written beside its bars."""
     return max(map(len, names), default=0) > LONG_NAME
 
 

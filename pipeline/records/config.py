@@ -114,7 +114,7 @@ class MethodConfig(BaseModel):
         return "isotonic" if getattr(self, "probability", None) == "isotonic" else "sigmoid"
 
     def for_folds(self) -> Self:
-        """Return parameters with larger tolerances, for fits whose decision values alone are used."""
+        """Return parameters with larger tolerances, for fits of which only the decision values are used."""
         given = {name: getattr(self, name) for name in self.fold_tols}
         wider = {name: max(min(FOLD_TOL_FACTOR * tol, self.fold_tols[name]), tol) for name, tol in given.items() if tol is not None}
         return self.model_copy(update=wider) if wider else self
@@ -124,7 +124,7 @@ class MethodConfig(BaseModel):
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
     def decisions_of(self, decided: Self) -> dict[str, Any]:
-        """Return the values of the parameters that were derived from the data."""
+        """Return the values of the parameters that differ in ``decided``: those that were derived from the data."""
         before, after = self.model_dump(mode="json"), decided.model_dump(mode="json")
         return {name: value for name, value in after.items() if value != before[name]}
 

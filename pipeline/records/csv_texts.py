@@ -24,14 +24,14 @@ class CsvTexts:
         self._found: list[str] = []
 
     def __call__(self, value: Any) -> Any:
-        """Return a cell as it is written."""
+        """Return a cell in the form in which it is written."""
         if not isinstance(value, str) or not _FORMULA.match(value) or _NUMERAL.fullmatch(value):
             return value
         self._found.append(value)
         return f"'{value}" if self._excel_safe else value
 
     def columns(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the columns of a table with their texts as they are written."""
+        """Return the columns of a table, with texts in the form in which they are written."""
         texts = {
             name: np.array([self(cell) for cell in column.tolist()], object)
             for name, column in columns.items()

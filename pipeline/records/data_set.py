@@ -78,7 +78,7 @@ def require(data: DataSet, method: str, *kinds: Kind) -> None:
 
 
 class CountedNames(Sequence[str]):
-    """Feature names ``x1``, ``x2``, … for a source that does not count from 0."""
+    """Feature names ``x1``, ``x2``, … for a source whose first column does not have number 0."""
 
     def __init__(self, first: int, count: int) -> None:
         self._numbers = range(first, first + count)
@@ -91,14 +91,14 @@ class CountedNames(Sequence[str]):
 
 
 def source_names(data: Any) -> Sequence[str] | None:
-    """Return the feature names of a data set. If it has no names, they are ``x`` and a number, counted from the first number of the source.
-    ``None`` stands for ``x0``, ``x1``, ….
+    """Return the feature names of a data set. Without names, features are called ``x`` and their number in the source. ``None`` stands for
+    the names ``x0``, ``x1``, ….
     """
     names, first = data.feature_names(), getattr(data, "first_feature", 0)
     return CountedNames(first, int(data.n_cols)) if names is None and first else names
 
 
 def feature_namer(data: Any) -> Callable[[int], str]:
-    """Return a function from feature index to name; without names, ``x7`` counted as in the source."""
+    """Return a function from feature index to name; without names, ``x`` and the feature's number in the source, such as ``x7``."""
     names = source_names(data)
     return lambda j: f"x{int(j)}" if names is None else str(names[int(j)])

@@ -74,5 +74,5 @@ def _scale_of_all(stores: Sequence[BlockStore]) -> ColumnScale:
 
 @lru_cache(maxsize=8)
 def open_joined(places: Key) -> JoinedStores:
-    """Return the rows of stores by names and digests. Opened once per process."""
+    """Return the joined rows of stores, which are given by URLs and digests. The rows are opened once per process."""
     return JoinedStores([open_shared(url, digest) for url, digest in places])

@@ -29,7 +29,7 @@ def told_figures(score: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[Any], chances: np.ndarray | None = None) -> dict[str, Any]:
-    """Return figures and tables of a classification.
+    """Return metrics and tables of a classification.
 
     ``truth``: ``(n,)`` class indices, -1 for labels unknown to the fit. ``values``: ``(n, m)`` decision values; one column for two classes.
     ``chances``: ``(n, n_classes)`` class probabilities, or ``None``.

@@ -34,7 +34,7 @@ class GramOutcome:
     """Result of building or repairing a Gram store.
 
     ``status``: ``done``, ``already-done`` or ``planned``. ``figures``: small JSON object with the numbers of kernels, blocks, bytes and
-    seconds; after a dry run, those of tasks and bytes, and the memory.
+    seconds; after a dry run, the numbers of tasks and bytes, and the memory needed.
     """
 
     status: str
@@ -121,7 +121,7 @@ def build_grams(
 
 
 def _refuse_workers(config: ClusterConfig, step: int) -> None:
-    """Check that workers have enough memory for the only pass. Raises MemoryBoundExceeded with the memory needed."""
+    """Check that workers have enough memory for the single pass of a build. Raises MemoryBoundExceeded with the memory needed."""
     for note in tight_worker_notes(config, step):
         raise MemoryBoundExceeded(f"gram: {note}", step, config.memory_per_worker or 0)
 

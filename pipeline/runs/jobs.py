@@ -34,7 +34,7 @@ RESULT_BYTES = 1 << 16  # the scores of a job, at most
 
 @dataclass(frozen=True)
 class FitJob:
-    """Fits of a search that leave out the same fold: a single fit, or a group of fits that use one another as a warm start."""
+    """Fits of a search on the same fold: a single fit, or a group of fits that use one another as a warm start."""
 
     points: tuple[int, ...]  # numbers in the grid
     fold: int

@@ -91,8 +91,8 @@ def _check_memory(
     covariates: Covariates | None,
     proba: bool,
 ) -> Memory:
-    """Return the planned memory of predictions: that of this process, and that of a step of the pass. Raises an error if it exceeds the
-    limit.
+    """Return the planned memory of predictions: that of this process, and that of a step of the pass. Raises an error if either memory
+    exceeds its limit.
     """
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     items = predict_items(estimator.model_, data, out, getattr(estimator, "classes_", None), proba)

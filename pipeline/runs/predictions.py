@@ -28,7 +28,7 @@ class Predicted:
     """Predictions of rows.
 
     ``ids``: names of the rows (default: numbers from 0). ``labels``: predicted classes, or ``None`` for regression. ``values``: ``(n, m)``
-    decision values or predicted numbers. ``probabilities``: ``(n, k)`` of ``classes``, if known.
+    decision values or predicted numbers. ``probabilities``: ``(n, k)`` probabilities of the k ``classes``, if known.
     """
 
     ids: np.ndarray | None

@@ -85,10 +85,10 @@ def use_store(
 ) -> dict[str, Any]:
     """Write recommendations or labels of a run of ``social-strength`` for its users.
 
-    ``recommend``: number of candidates per user. Candidates are other users or, if ``members`` is given (rows of a group and a user in it),
-    groups. Groups are ranked by the sum of f over their members, or with ``group_score="strength"`` by the sum of the strengths. The table
-    has columns ``user, rank, candidate`` (or ``group``), ``decision`` and ``strength``, and is written to .npz, .csv or .parquet.
-    ``labels``: a label for every user, empty if unknown; the labels of all users are written as predictions.
+    ``recommend``: number of candidates per user. Candidates are other users. If ``members`` is given, with a row for each group and user in
+    it, candidates are groups. Groups are ranked by the sum of f over their members, or with ``group_score="strength"`` by the sum of the
+    strengths. The table has columns ``user, rank, candidate`` (or ``group``), ``decision`` and ``strength``, and is written to .npz, .csv
+    or .parquet. ``labels``: a label for every user, empty if unknown; the labels of all users are written as predictions.
 
     Returns ``rows`` and ``out``, or with ``dry_run`` the plan. Raises ValueError if neither or both of ``recommend`` and ``labels`` are
     given, or a number is below 1; DataError if the store has other users than the fit; MemoryBoundExceeded.

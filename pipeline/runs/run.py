@@ -46,8 +46,8 @@ class ConfigMismatch(ValueError):
 class RunOutcome:
     """Result of a run.
 
-    ``status``: ``done``, ``already-done`` or ``planned``. ``summary``: small JSON object of figures. ``plan``: plan of a dry run. ``run``:
-    the run directory.
+    ``status``: ``done``, ``already-done`` or ``planned``. ``summary``: small JSON object with the main results. ``plan``: plan of a dry
+    run. ``run``: the run directory.
 
     Examples
     --------
@@ -96,7 +96,9 @@ def _check_place(where: ComputeOptions, extra: Mapping[str, Any] | None) -> None
 
 
 def store_digest(url: str, digest: str) -> str:
-    """Read again and return the digest of a run's version of a store. The preflight check runs it on every worker."""
+    """Return the digest of the version of a store that a run uses, after reading it again. The preflight check runs this function on every
+    worker.
+    """
     return BlockStore.open(url, digest).digest
 
 
@@ -104,8 +106,8 @@ def store_digest(url: str, digest: str) -> str:
 def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str = "methods.fgm.score_pass") -> Iterator[Executor]:
     """Open the executor of a run, check that all workers see the same store, and set the size of the workers' block caches.
 
-    ``passes`` is the module of the passes to run; a worker loads it before its memory is measured. BLAS is limited to one thread while the
-    executor is open.
+    ``passes`` is the module of the passes to run; a worker loads this module before the memory of the worker is measured. BLAS is limited
+    to one thread while the executor is open.
     """
     sweep_folders()
     with one_thread(), open_executor(where.config(), events=emit, preflight=partial(store_digest, data.url, data.digest)) as executor:
@@ -243,7 +245,7 @@ def resume_run(
     """Resume a run from its last checkpoint. A finished run is left unchanged.
 
     The cluster may differ from before, and ``driver_memory`` may be larger; decisions that were based on the earlier limit remain. Raises
-    ConfigMismatch if it is smaller.
+    ConfigMismatch if ``driver_memory`` is smaller.
 
     Examples
     --------
@@ -305,8 +307,8 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
 def _raise_memory(folder: RunStore, options: ComputeOptions) -> tuple[int, ComputeOptions]:
     """Return the memory on which the decisions of an existing run are based, and the options with the current memory limit.
 
-    The current limit is the one in ``options``, or else the last one of the run. If it is below the memory on which decisions are based,
-    the configuration changes.
+    The current limit is the one in ``options``, or else the last one of the run. If the current limit is below the memory on which
+    decisions are based, the current limit is returned instead, so that the configuration differs.
     """
     decided = int(folder.config.get("driver_memory", options.driver_bytes))
     last = int((folder.read_json("where") or {}).get("driver_memory", decided))
@@ -409,9 +411,9 @@ def alone_text(method: str, cluster: str | None) -> str:
 
 
 def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, Any]:
-    """Return the summary of a run, including the figures common to all methods.
+    """Return the summary of a run, including the quantities common to all methods.
 
-    The common figures are ``iterations`` (number of steps), ``objective``, ``gap`` (absolute; ``None`` without a certificate),
+    The common quantities are ``iterations`` (number of steps), ``objective``, ``gap`` (absolute; ``None`` without a certificate),
     ``certified_over`` (the problem to which the certificate applies), ``relative_gap`` (the value that the last step compared with the
     tolerance, or else the gap divided by the absolute value of the objective), ``stop``, ``classes`` (``None`` for regression), and the
     accuracies or R2 of the last step, if measured.

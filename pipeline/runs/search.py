@@ -82,7 +82,7 @@ class Search:
 
 def _chains(configs: Mapping[int, MethodConfig]) -> list[list[int]]:
     """Return points as chains, in which each fit is the warm start of the next. Within a chain, fits are ordered by the other path
-    parameters as they occur, then by the first path parameter.
+    parameters (in the order in which their values first occur), then by the first path parameter.
     """
     first = next(iter(configs.values()))
     if not first.path:
@@ -121,7 +121,7 @@ class Group:
         return method.problem(self.configs[point], method.without(self.inputs, self.splits[fold].left_out), ctx)
 
     def shares(self, ctx: RunContext) -> bool:
-        """Whether fits share passes: at least, whether the fits on the folds of the first repetition do."""
+        """Whether fits share passes; this is judged by the fits on the folds of the first repetition."""
         masks = {k: split.left_out for k, split in enumerate(self.splits[: self.search.folds])}
         return FoldRuns(self.search.info.method, self.configs, self.inputs, masks, ctx).shared([0]) is not None
 

@@ -43,11 +43,11 @@ def selection_stability(
     seed of the resamples, by default the seed of the run. With ``dry_run``, return the plan.
 
     Returns ``resamples``, ``n_selected``, ``mean_frequency`` (mean over the features that the run selected), ``steady`` (number of features
-    selected in at least 80 % of the resamples), ``ever_selected``, and the rows ``features``: name, frequency, and whether the run selected
-    the feature.
+    selected in at least 80 % of the resamples), ``ever_selected``, and ``features``, a list of rows with the name of a feature, its
+    frequency, and whether the run selected it.
 
     Raises ValueError if stability is not defined for the method, or ``n_resamples`` is below 1; StorageError if the run is not finished;
-    DigestMismatch if its training rows are missing; MemoryBoundExceeded if this process would exceed ``driver_memory``.
+    DigestMismatch if the training rows of the run are missing; MemoryBoundExceeded if this process would exceed ``driver_memory``.
 
     Examples
     --------

@@ -87,7 +87,7 @@ def _check(search: Search, where: ComputeOptions) -> None:
 
 
 def _table(search: Search, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
-    """Return one row for every point of the grid; if a point has a path, one row for every point of the path."""
+    """Return the rows of the table: one for every point of the grid or, if the method gives a path, one for every point of the path."""
     from .jobs import run_jobs
 
     found, folds = dict[str, tuple[Score, dict[int, Score]]](), search.folds * search.repeats
@@ -134,8 +134,8 @@ def plan_search(
     group_column: str | None = None,
     **where: Any,
 ) -> dict[str, Any]:
-    """Return the plan of :func:`tune`: the fits, the tasks on workers (passes of a fit, or whole fits), and the memory in bytes of a whole
-    fit.
+    """Return the plan of :func:`tune`: the number of fits, what runs as tasks on workers (the passes of a fit, or whole fits), and the
+    memory in bytes that a whole fit takes.
     """
     from .jobs import FITS, job_bytes
 
@@ -186,12 +186,13 @@ def cross_validate(
 
     ``method``, ``params``: name and parameters. ``data``: block store. ``folds``, ``seed``: number of stratified folds, and seed of the
     split. ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`. ``extra``: ``groups``. ``repeats``: number of times that
-    the folds are drawn, with ``seed``, ``seed + 1`` and so on. ``scoring``, ``group_column``: as in :func:`tune`.
+    the folds are drawn (with the seeds ``seed``, ``seed + 1``, …). ``scoring``, ``group_column``: as in :func:`tune`.
 
     Rows have ``rounds`` (for ``fgm``) or ``p`` (for ``kta-path``), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``,
-    ``selected`` and ``folds``. Regressions have ``r2`` and ``mse`` instead of the accuracy. With ``scoring``, the first score replaces
-    these columns under its own name. Every further score NAME has columns ``NAME`` (mean), ``NAME_deviation`` and ``NAME_folds``. Raises
-    ValueError for an unknown method or score, a score that does not suit the target, or a method without a held-out score.
+    ``selected`` and ``folds``. Regressions have ``r2`` and ``mse`` instead of the accuracy. With ``scoring``, a column with the name of the
+    first score replaces ``accuracy`` (or ``r2`` and ``mse``), and ``deviation``, ``standard_error`` and ``folds`` are those of this score.
+    Every further score NAME has columns ``NAME`` (mean), ``NAME_deviation`` and ``NAME_folds``. Raises ValueError for an unknown method or
+    score, a score that does not suit the target, or a method without a held-out score.
 
     Examples
     --------
@@ -235,21 +236,21 @@ def tune(
     """Evaluate a grid by cross-validation, and fit the best point on all rows.
 
     Points are compared by accuracy, by R2 for a numeric target, or by ``scoring``. Scores equal those of the cross-validated estimators.
-    With two classes, the second is positive, whatever the labels. For scores of probabilities, decision values of a logistic loss are log
-    odds; others are calibrated by a sigmoid on the held-out rows, in five folds.
+    With two classes, the second is positive, whatever the labels. For scores that need probabilities, the decision values of a logistic
+    loss are read as log odds; decision values of other losses are converted by a sigmoid, fitted on the held-out rows in five folds.
 
     Held-out rows have weight zero. Kernels are normalised over all rows, including held-out ones. With several tasks, folds are drawn
     within tasks.
 
-    Fits of different folds share passes and Gram matrices, or use one another as a warm start. The path of a Feature Generating Machine
-    gives the scores of every number of rounds up to ``max_rounds`` without further fits, so the number of rounds is chosen as well; the
-    same holds for ``p`` of a kernel selection path. A stream for the group lasso is read once for all fits. Finished fits are not repeated.
-    On a cluster, fits without distributed passes run as tasks, with bit-identical results.
+    Fits of different folds share passes and Gram matrices, or one fit is the warm start of another. The path of a Feature Generating
+    Machine gives the scores of every number of rounds up to ``max_rounds`` without further fits, so the number of rounds is chosen as well;
+    the same holds for ``p`` of a kernel selection path. A stream for the group lasso is read once for all fits. Finished fits are not
+    repeated. On a cluster, fits without distributed passes run as tasks, with bit-identical results.
 
     Parameters
     ----------
     grid, params
-        Parameter names, each with the values to try; and parameters common to all points.
+        ``grid``: parameter names, each with the values to try. ``params``: parameters common to all points.
     data, run
         Block store and run directory. The table is ``tune.json``; the final fit is in ``best``.
     folds, seed, repeats
@@ -257,7 +258,8 @@ def tune(
     group_column
         The row names of the store, or a feature. Rows with the same value are held out together, such as all rows of a patient.
     scoring, refit
-        Name of a scikit-learn scorer, such as ``"roc_auc"``, or several; ``refit`` names the deciding one, by default the first.
+        Name of a scikit-learn scorer, such as ``"roc_auc"``, or several; ``refit`` names the score that decides; by default it is the
+        first.
 
     Returns
     -------

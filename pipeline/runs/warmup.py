@@ -1,4 +1,4 @@
-"""Compiles all code that a first fit would compile, by tiny fits of every kind and calls of all compiled kernels, and measures the
+"""Compiles all code that a first fit would compile: it runs tiny fits of every kind and calls every compiled function, and measures the
 times.
 """
 
@@ -15,7 +15,7 @@ from ..core.resources import Emit
 
 
 def run_cases(emit: Emit) -> dict[str, float]:
-    """Run every case once. Return the time of each in seconds, which is small if its code was compiled before."""
+    """Run every case once. Return the time of each case in seconds; a time is small if the code of the case was compiled before."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -75,7 +75,9 @@ def _read_svmlight() -> None:
 
 
 def _kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """Return functions, by name, that run every compiled part of the kernel layer on small data ``(n, d)``, ``n >= 21``."""
+    """Return functions, by name, that together run all compiled functions of :mod:`gramplane.kernels` on small data ``(n, d)``,
+    ``n >= 21``.
+    """
     import scipy.sparse as sp
 
     from ...kernels.bank.bank import PackedBank

@@ -31,13 +31,13 @@ class PlantedImages:
 def planted_images(n: int = 120, *, share: float = 0.45, n_relevant: int = 2, n_scattered: int = 25, seed: int = 0) -> PlantedImages:
     """Return images of one query: relevant ones in few clusters, irrelevant ones scattered over many.
 
-    Features are the sum of a cluster centre, drawn from N(0, 1), and noise from N(0, 1.05^2). Clusters have a tag with probability 0.12;
-    relevant clusters also have tags 1 to 5. Then 30 % of the entries are replaced by noise of probability 0.1. All images have tag 0. With
-    few irrelevant clusters (such as 5), both kinds of images have similar features, and a kernel without a prior cannot distinguish
-    majority from minority.
+    Features are the sum of a cluster centre, drawn from N(0, 1), and noise from N(0, 1.05^2). A cluster has each tag with probability 0.12;
+    relevant clusters always have tags 1 to 5. Images have the tags of their cluster, but 30 % of the entries of ``tags`` are replaced by
+    noise, which is 1 with probability 0.1. All images have tag 0. With few irrelevant clusters (such as 5), both kinds of images have
+    similar features, and a kernel without a prior cannot distinguish majority from minority.
 
-    ``n``: images. ``share``: share of relevant images. ``n_relevant``, ``n_scattered``: clusters of relevant and of irrelevant images.
-    ``seed``: random seed.
+    ``n``: images. ``share``: share of relevant images. ``n_relevant``, ``n_scattered``: numbers of clusters of relevant and of irrelevant
+    images. ``seed``: random seed.
 
     Examples
     --------

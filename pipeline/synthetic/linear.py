@@ -13,8 +13,8 @@ import scipy.sparse as sp
 class Planted:
     """Training and test data with known relevant features.
 
-    ``X``, ``y``: training rows and labels -1, +1. ``X_test``, ``y_test``: test rows with the same true weights. ``relevant``: sorted
-    indices of the features (groups, pairs) with non-zero weight. ``groups``: group of each feature, or ``None``.
+    ``X``, ``y``: training rows and labels -1, +1. ``X_test``, ``y_test``: test rows, labelled with the same true weights. ``relevant``:
+    sorted indices of the features (groups, pairs) with non-zero weight. ``groups``: group of each feature, or ``None``.
     """
 
     X: Any

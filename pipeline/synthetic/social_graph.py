@@ -37,8 +37,9 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
 
     User u belongs to communities with proportions pi_u ~ Dirichlet(0.2). Ties depend on s_uv = <pi_u, pi_v>: contacts have probability
     ``min(1, s/4 + .003)``. Comments are Poisson(3 s) on a quarter of the contacts, Poisson(.02) on all pairs, and Poisson(3) by users on
-    their own photos. Counts of tags, groups and places are Poisson with mean ``(snr pi profile + 1/V) / (1 + snr)`` of their total.
-    Favourites are pure noise, and the mean visual words are pi + N(0, noise).
+    their own photos. Counts of tags, groups and places are Poisson; their means are the mean total of a user times
+    ``(snr pi profile + 1/V) / (1 + snr)``, for V different tags (groups, places). Favourites are pure noise, and the mean visual words are
+    pi + N(0, noise).
 
     Examples
     --------

@@ -19,7 +19,7 @@ MAX_CHUNK_BYTES = 512 << 20
 """Largest chunk that a store may declare. Larger chunks are rejected before memory is allocated."""
 
 Record = dict[str, tuple[int, int]]
-"""Written objects: key -> (size in bytes, crc32c)."""
+"""Objects that were written: key -> (size in bytes, crc32c)."""
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 _DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _NUMBERS}
@@ -202,7 +202,9 @@ class ChunkedArray:
         self.objects.read_into(key, out, offset, self.spec.chunk_bytes)
 
     def read(self, lo: int, hi: int) -> npt.NDArray:
-        """Return rows ``lo:hi`` of an array chunked along its first axis only; elements outside the range are read only for the check."""
+        """Return rows ``lo:hi`` of an array chunked along its first axis only. Other elements of the chunks are read only if the chunks
+        must be checked.
+        """
         width, step, dtype = self.spec.shape[1:], self.spec.chunk[0], self.spec.numpy_dtype
         span = range(lo // step, -(-hi // step)) if hi > lo and 0 not in width else range(0)
         keys = [self._key(c, *[0] * len(width)) for c in span]

@@ -36,11 +36,11 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
 
 
 def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.ndarray:
-    """Return the edges of a graph, int64 (m, 2), rows < columns, in the order of a text file.
+    """Return the edges of a graph, int64 (m, 2), in the order of a text file; each edge has the smaller node first.
 
     A line has two nodes, counted from 0, separated by a comma or blanks (``3,17``); header, empty lines and comments are ignored as in
-    `read_pairs`. ``n`` is the number of nodes, if known, and ``what`` is their name in messages. Raises DataError, with file and line, for
-    an invalid edge, or an edge that is repeated in either order.
+    `read_pairs`. ``n`` is the number of nodes, if known; messages call a node ``what``. Raises DataError, with file and line, for an
+    invalid edge, or an edge that is repeated in either order.
     """
     seen: dict[tuple[int, int], int] = {}
     for line, words in _split_rows(path):
@@ -64,9 +64,9 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
 def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int = 1) -> list[list[str | int | float]]:
     """Return the lines of a text file that assign names to rows, in order: ``[name, row]``, or ``[name, row, number]`` in every line.
 
-    A name (of a query or group) has no commas or blanks; rows count from 0. With ``numbers``, a line may have a finite,
-    non-negative number; at least one number of each name must be positive. ``least`` is the smallest number of rows per name. A first line
-    without digits, empty lines and text after ``#`` are ignored.
+    A name (of a query or group) has no commas or blanks; rows count from 0. With ``numbers``, a line may have a finite, non-negative
+    number; at least one number of each name must be positive. Each name must have at least ``least`` rows. A first line without digits,
+    empty lines and text after ``#`` are ignored.
 
     Raises DataError, with file and line, for an invalid or repeated line, or for the first line of a name
     with too few rows.

@@ -1,4 +1,4 @@
-"""Block stores: a samples x features matrix on disk in column stripes (optionally also in row blocks), with its tables.
+"""Block stores: a samples x features matrix on disk in column stripes (optionally also in row blocks), with tables about rows and columns.
 
 A store is a Zarr v3 group with plain chunks. Only objects listed in ``manifest.json`` belong to it.
 """
@@ -43,7 +43,9 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """Result of re-reading a store: the number and total bytes of the objects checked, and the objects that are missing or differ."""
+    """Result of re-reading a store: the number and total bytes of the objects checked, and the objects that are missing or differ from
+    their checksums.
+    """
 
     n_objects: int
     nbytes: int
@@ -56,7 +58,9 @@ class VerifyReport:
 
 
 def verify_all(sizes: Mapping[str, int], check: Callable[[str], None], progress: Callable[[int, int], None] | None) -> VerifyReport:
-    """Check objects by key; ``sizes`` gives their sizes in bytes. A StorageError raised for an object describes its damage."""
+    """Check objects by key; ``sizes`` gives the sizes of the objects in bytes. A StorageError that ``check`` raises describes the damage of
+    the object.
+    """
     total, seen, damaged = sum(sizes.values()), 0, []
     for key in sorted(sizes):
         try:
@@ -120,12 +124,12 @@ class BlockSource:
 
     @property
     def first_feature(self) -> int:
-        """Number of the first column in the source."""
+        """Number that the source gives to its first column (0 or 1)."""
         return 0
 
     @property
     def holds(self) -> Literal["columns", "strings"]:
-        """Whether its rows are numbers in columns, or strings."""
+        """Whether the rows consist of numbers in columns, or of strings."""
         return "columns" if self.n_cols else "strings"
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
@@ -138,7 +142,7 @@ class BlockSource:
 
 
 class BlockStore(BlockSource):
-    """A committed version of a block store, read-only. ``url`` is the store, ``place`` the URL of this version. Open it with
+    """A committed version of a block store, read-only. ``url`` is the URL of the store, ``place`` that of this version. Open it with
     `BlockStore.open`.
 
     Its digest is the digest of the manifest; if a column scaling is applied (`with_scale`), a colon and the scaling follow. Opening the
@@ -161,10 +165,10 @@ class BlockStore(BlockSource):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
-        """Open the current version at a path or URL, or the version with the given digest, even if it was replaced since. Later commits do
-        not change the opened version.
+        """Open the current version at a path or URL, or the version with the given digest, even if a newer version has replaced it. Later
+        commits do not change the opened version.
 
-        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if it is not a block store, or has an unknown
+        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if ``url`` is not a block store, or has an unknown
         format; DigestMismatch if the manifest or a description is damaged, or no version has the digest.
         """
         refuse_foreign(url)
@@ -347,7 +351,9 @@ class BlockStore(BlockSource):
     def _within(
         self, base: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], first: int, last: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Narrow the columns' ranges of entries to rows ``first:last``, by a binary search that reads a few numbers of each column."""
+        """Narrow each column's range of entries to the rows ``first:last``, by a binary search that reads only a few row numbers per
+        column.
+        """
         if (first, last) == (0, self.meta.n_rows):
             return starts, ends - starts
 
@@ -445,14 +451,14 @@ class BlockStore(BlockSource):
 
     @cached_property
     def table(self) -> TableColumns | None:
-        """Return how the columns of a table became features, or that they are the features. Return None if the columns have no names,
+        """Return the encoding of a table; if the columns themselves are the features, it says so. Return None if the columns have no names,
         or if there are too many columns.
         """
         return table_of(self.source, self.feature_names)
 
     @property
     def first_feature(self) -> int:
-        """Number of the first column in the source; 1 for SVMlight text that counts from one."""
+        """Number that the source gives to its first column; 1 for SVMlight text that counts from one."""
         return self.source.first_index
 
     def groups(self) -> npt.NDArray[np.int64] | None:
@@ -495,12 +501,14 @@ def _kept_open(store: BlockStore) -> BlockStore:
 
 
 def open_shared(url: str, digest: str) -> BlockStore:
-    """Return a version opened before in this process, or open it, whether it is current or not."""
+    """Return the version of a store with this digest, whether it is current or not; it is opened unless this process has opened it
+    before.
+    """
     store = _shared.get((url, digest))
     return BlockStore.open(url, digest) if store is None else store
 
 
 def forget_shared(url: str) -> None:
-    """Close the versions of a store that this process keeps open only for references."""
+    """Close the versions of a store that this process keeps open only because references point to them."""
     for key in [key for key in _shared if key[0] == url]:
         del _shared[key]

@@ -1,4 +1,4 @@
-"""Columns of a block, in any order, and the column tables that ingest writes with the stripes."""
+"""Selection and reordering of a block's columns, and computation of the column tables that ingest writes with the stripes."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -15,14 +15,15 @@ from .arrays import concatenate_ranges
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
 _FILLED = 4  # rows are filled up to a multiple of so many for the compiled loop
 SparsePart = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]
-"""Entries of sparse columns, column by column: the end of each column (beginning with 0), the rows, and the values."""
+"""Entries of sparse columns, column by column: offsets (0, then the end of each column), the rows, and the values."""
 _PIECE = 1 << 16  # rows whose places and weights are laid out at once
 
 
 def column_tables(
     block: npt.NDArray[Any] | sp.csc_array, weight: npt.NDArray[np.float64] | None = None, *, sizes: bool = True, moments: bool = False
 ) -> dict[str, npt.NDArray[Any]]:
-    """Summarise each column of a block (n_rows, k) that holds all its rows; missing values (NaN, dense blocks only) are ignored.
+    """Summarise each column of a block (n_rows, k), which must contain all rows of its columns; missing values (NaN, dense blocks only) are
+    ignored.
 
     * ``counts`` uint32: stored entries (sparse) or non-zeros (dense).
     * ``norm1`` float32: ``sum_i |x_ij|``, rounded up so that it is an upper bound.
@@ -54,16 +55,17 @@ class _Vector:
 
 
 def flat_vector(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return ``size`` numbers in the memory of an array as a flat vector. Compiled code treats read-only arrays and strips of wider
-    arrays as other types.
+    """Return ``size`` numbers from the memory of an array as a flat vector. To compiled code, read-only arrays and strips of wider arrays
+    would be other types.
     """
     return np.asarray(_Vector(array, size))
 
 
 class DenseSums:
-    """Sums over ``k`` dense columns whose rows come in pieces, in order. They are bit-identical to the sums over all rows at once.
+    """Sums over ``k`` dense columns, of which some rows at a time are added, in order. The sums are bit-identical to sums over all rows at
+    once.
 
-    ``sizes`` adds counts and sums of sizes.
+    ``sizes`` adds counts, sums of ``|x|`` and sums of ``x^2``.
     """
 
     def __init__(self, k: int, *, sizes: bool = True) -> None:
@@ -92,7 +94,7 @@ class DenseSums:
             dense_tables(vector, starts, len(rows), across, counted, self._sizes, self._out)
 
     def tables(self, dtype: np.dtype[Any], total: float, *, moments: bool = False) -> dict[str, npt.NDArray[Any]]:
-        """Return the tables of `column_tables` for values of a type; ``total`` is the sum of the weights."""
+        """Return the tables of `column_tables`; ``dtype`` is the type of the values, ``total`` the sum of the weights."""
         first, low, high, linear, square, counts, sums, squares = self._out
         known, native = low <= high, dtype.newbyteorder("=")
         tables = {"minimum": np.where(known, low, 0.0).astype(native), "maximum": np.where(known, high, 0.0).astype(native)}
@@ -115,8 +117,8 @@ def sparse_tables(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the tables of `column_tables` for sparse columns of ``n`` rows.
 
-    Each call of ``parts`` yields the entries in order. Entries of a column may be in several parts only if these parts hold no other
-    column.
+    Each call of ``parts`` yields the entries in order. The entries of a column may be divided into several parts, but then these parts must
+    not contain other columns.
     """
     from ..ingest.tables.columns import column_sums, sparse_linear, sparse_squares
 
@@ -151,16 +153,14 @@ def sparse_tables(
 
 
 def _without_idle(part: SparsePart, weight: npt.NDArray[np.float64]) -> SparsePart:
-    """Return the entries of rows whose weight is not 0."""
+    """Return the entries whose row has a non-zero weight."""
     ends, rows, values = part
     keep = weight[rows] != 0
     return np.concatenate([[0], np.cumsum(keep)])[ends].astype(np.int32), rows[keep], values[keep]
 
 
 def _round_up(sums: npt.NDArray[np.float64], terms: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Return the smallest float32 that is at least the exact sum, given that a float64 sum of m terms has a relative error
-    below m 2^-53.
-    """
+    """Return the smallest float32 numbers that are at least the exact sums; a float64 sum of m terms has a relative error below m 2^-53."""
     bound = np.nextafter(sums * (1.0 + 2.0**-52 * np.asarray(terms)), np.inf, where=sums > 0, out=np.zeros_like(sums))
     with np.errstate(over="ignore"):
         single = bound.astype(np.float32)
@@ -196,8 +196,8 @@ def mark_canonical(block: SparseMatrix) -> SparseMatrix:
 
 
 def pick_columns(block: sp.csc_array, chosen: npt.NDArray[np.int64]) -> sp.csc_array:
-    """Return some columns of a canonical block in the given order. SciPy's indexing gives the same result, but for small results its
-    checks take most of the time.
+    """Return some columns of a canonical block in the given order. SciPy's indexing gives the same result but is slow for small results,
+    because of its checks.
     """
     starts = block.indptr[chosen]
     lengths = block.indptr[chosen + 1] - starts
@@ -211,7 +211,9 @@ def pick_columns(block: sp.csc_array, chosen: npt.NDArray[np.int64]) -> sp.csc_a
 def reorder_columns(
     parts: tuple[npt.NDArray[Any], npt.NDArray[Any]], lengths: npt.NDArray[np.int64], order: npt.NDArray[np.intp], shape: tuple[int, int]
 ) -> sp.csc_array:
-    """Put concatenated columns of ``lengths`` entries each (in total fewer than 2^31) in the given order, with repetition."""
+    """Return the columns in the given order, with repetition; ``parts`` are the concatenated columns, of ``lengths`` entries each, in total
+    fewer than 2^31.
+    """
     indices, values = parts
     if not np.array_equal(order, np.arange(lengths.size)):
         starts = np.cumsum(lengths) - lengths
@@ -239,8 +241,8 @@ _EXPONENTS = {
 class Look(NamedTuple):
     """A fingerprint of arrays in memory.
 
-    ``mark`` always differs if a single value differs, and almost surely if more values do. It is valid within a process and is not a
-    checksum of stored bytes.
+    If a single value differs, ``mark`` always differs; if more values differ, ``mark`` differs almost surely. It is valid within a process
+    and is not a checksum of stored bytes.
     """
 
     is_finite: bool
@@ -285,13 +287,13 @@ def split_texts(letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.integer]
 
 
 def join_texts(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the concatenated UTF-8 bytes of texts, and the number of bytes of each text."""
+    """Return the concatenated UTF-8 bytes of texts, and the length of each text in bytes."""
     coded = [text.encode() for text in texts]
     return np.frombuffer(b"".join(coded), np.uint8), np.array([len(code) for code in coded], np.int64)
 
 
 def whole_numbers(texts: Sequence[str]) -> npt.NDArray[np.int64] | None:
-    """Return texts as integers if all are written as integers, else None; "007" counts as a name."""
+    """Return texts as integers if every text is written as an integer, else None; "007" is not, because it may be a name."""
     if not all(map(_WHOLE.fullmatch, texts)):
         return None
     return np.array([int(text) for text in texts], np.int64)

@@ -32,8 +32,9 @@ _RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scal
 class BlockWriter:
     """Writes one block store. Create it with `BlockWriter.create`; its owner calls `commit` at the end.
 
-    A pickled copy can write blocks in another process. The copy has no journal, so its owner passes the records that the copy returns to
-    `record` (or to `commit`). Writing the same block twice gives the same bytes. ``done`` holds the objects known to be written.
+    A pickled copy can write blocks in another process. The copy has no journal; therefore the owner of the original passes the records that
+    the copy returns to `record` (or to `commit`). Writing the same block twice gives the same bytes. ``done`` holds the objects known to be
+    written.
     """
 
     def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:
@@ -60,10 +61,10 @@ class BlockWriter:
         """Begin a store with column stripes and, optionally, row blocks. Raises SchemaError if the location holds a finished store or other
         files.
 
-        ``fsync`` forces every object to disk before its name appears; without it a power loss can lose objects, which their checksums
-        reveal. ``resume`` keeps the objects that a killed writer of the same plan finished (local stores); they are checked and appear in
+        ``fsync`` forces every object to disk before its name appears; without it, a power loss can lose objects; checksums reveal such a
+        loss. ``resume`` keeps the objects that a killed writer of the same plan finished (local stores); they are checked and appear in
         ``done``. ``overwrite`` replaces a finished store, which stays unchanged and visible to readers until `commit`. Raises OutOfSpace if
-        the disk has no room for the blocks in addition to a store to be replaced.
+        the disk has no room for the blocks; a store that is to be replaced still takes its space.
         """
         layouts = {"columns": columns} if rows is None else {"columns": columns, "rows": rows}
         described = replace(meta, layouts=tuple(layouts), digest="")
@@ -90,7 +91,7 @@ class BlockWriter:
         self._describe()
 
     def _take_over(self, objects: LocalObjects, plan: str, resume: bool) -> None:
-        """Keep or remove the objects that a killed writer of the same plan left of this version."""
+        """Keep the objects that a killed writer of the same plan left for this version if ``resume`` is true, else remove them."""
         finished = Journal.read(objects.root / JOURNAL, plan) if resume else None
         if finished is None:
             objects.clear()
@@ -148,7 +149,7 @@ class BlockWriter:
         """Write one sparse stripe: all entries of its columns (for ``layout="rows"``, of its rows).
 
         ``counts`` (n_stripe,) are the entries per column. ``indices`` (nnz,) are row numbers, ascending within a column, without
-        duplicates. ``values`` (nnz,) are never rounded. Raises UnalignedWrite if the lengths differ from those in the layout.
+        duplicates. ``values`` (nnz,) are stored without rounding. Raises UnalignedWrite if the lengths differ from those in the layout.
         """
         plan = self._stripes(layout)
         if not 0 <= index < plan.n_stripes:
@@ -226,7 +227,7 @@ class BlockWriter:
         read chunk by chunk.
 
         ``name`` is "y", "task", "group", "weight", … for rows, or "counts", "norm1", "sumsq", "minimum", "maximum", … for columns. The
-        row-wise sparse layout also needs a table of its counts, written with ``of="row-layout"``.
+        row-wise sparse layout also needs a table with the number of entries of each row, written with ``of="row-layout"``.
         """
         length = self.meta.n_cols if of == "columns" else self.meta.n_rows
         prefix = {"rows": "", "columns": "columns/", "row-layout": "rows/"}[of]
@@ -246,11 +247,11 @@ class BlockWriter:
         return group | self._write_array("names/bytes", letters) | self._write_array("names/offsets", ends)
 
     def write_sequences(self, letters: Pieces, ends: Pieces) -> Record:
-        """Write one text per row: concatenated UTF-8, and the end of each text, beginning with 0."""
+        """Write one text per row, given as the concatenated UTF-8 bytes and the end of each text; the ends begin with 0."""
         return self._write_texts("sequences", "letters", letters, ends)
 
     def write_ids(self, letters: Pieces, ends: Pieces) -> Record:
-        """Write the name of each row: concatenated UTF-8, and the end of each name, beginning with 0."""
+        """Write the name of each row, given as the concatenated UTF-8 bytes and the end of each name; the ends begin with 0."""
         return self._write_texts("ids", "bytes", letters, ends)
 
     def _write_texts(self, group: str, name: str, letters: Pieces, ends: Pieces) -> Record:
@@ -302,7 +303,7 @@ class BlockWriter:
     def commit(self, records: Iterable[Record] = ()) -> BlockStore:
         """Write the manifest and open the store. If a chunk or the counts are missing, raises MissingBlock and commits nothing.
 
-        ``records`` are the objects that other processes wrote; those of this writer are known to it.
+        ``records`` are the objects that other processes wrote; the writer knows the objects that it wrote itself.
         """
         for record in records:
             self.record(record)

@@ -1,4 +1,4 @@
-"""Parts of a column in a form independent of the library that read them: numbers, words with codes, or unreadable values."""
+"""Parts of a column, in a form that does not depend on the library that read them: numbers, words with codes, or unreadable values."""
 
 import datetime
 import re
@@ -17,7 +17,7 @@ from .record import BEYOND, EXACT_INTEGERS
 class Words(NamedTuple):
     """Texts: row i has ``words[codes[i]]``, or is missing if the code is negative.
 
-    ``is_type``: the type of the column has names as values (a category). ``is_ordered``: the order of these names is meaningful.
+    ``is_type``: the values of the column's type are names (a category). ``is_ordered``: the order of these names is meaningful.
     """
 
     codes: npt.NDArray[np.integer[Any]]
@@ -27,7 +27,7 @@ class Words(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Values that are neither numbers nor names: their type, and whether it is a time type."""
+    """Values that are neither numbers nor names: the name of their type, and whether it is a time type."""
 
     type: str
     is_time: bool
@@ -41,7 +41,9 @@ class Coded(NamedTuple):
 
 
 Chunk: TypeAlias = npt.NDArray[Any] | Words | Unreadable
-"""Some rows of a column. Arrays hold numbers or booleans; they are masked if values are missing and the type has no NaN."""
+"""The values of a column for some rows. Arrays hold numbers or booleans; an array is masked if values are missing and its type has no
+NaN.
+"""
 
 
 def chunk_length(chunk: Chunk) -> int:
@@ -78,7 +80,7 @@ def name_of_number(value: Foreign) -> str:
 
 
 def words_of_numbers(values: npt.NDArray[Any], is_type: bool) -> Words:
-    """Return numbers or truth values as names."""
+    """Return numbers or truth values as words (names)."""
     gone, data = missing_in(values), np.ma.getdata(values)
     distinct, places = np.unique(data[~gone], return_inverse=True)
     codes = np.full(len(values), -1, np.int64)
@@ -93,7 +95,7 @@ def missing_in(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
-    """Return Python objects as numbers, truth values or words, by their types.
+    """Return Python objects as numbers, truth values or words, according to their types.
 
     Raises TypeError if an object is neither text nor a number; ValueError if float64 cannot represent a number.
     """
@@ -125,7 +127,7 @@ def first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
 
 
 def in_order(first: npt.NDArray[np.int64], n_rows: int) -> list[int]:
-    """Return the words that occur, ordered by their first rows (`first_rows`)."""
+    """Return the numbers of the words that occur, ordered by the rows ``first`` where each occurs first (see `first_rows`)."""
     return [k for k in np.argsort(first, kind="stable").tolist() if first[k] < n_rows]
 
 
@@ -137,7 +139,7 @@ def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers with NaN in place of masked numbers."""
+    """Return numbers in which masked ones are replaced by NaN."""
     return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
@@ -155,7 +157,7 @@ def is_missing(value: object) -> bool:
 
 
 def objects_of_words(chunk: Words) -> npt.NDArray[Any]:
-    """Return words as an array of texts, None where they are missing or empty."""
+    """Return the words of the rows as an array of texts; None where the word is missing or empty."""
     words = np.array([*(word or None for word in chunk.words), None], dtype=object)
     return words[np.where(chunk.codes < 0, len(chunk.words), chunk.codes)]
 
@@ -185,8 +187,8 @@ def has_fixed_width(kind: Foreign) -> bool:
 
 
 def chunk_of_arrow(column: Foreign) -> Chunk:
-    """Return part of an Arrow column, masked where integers or truth values are missing, because pyarrow would round them or turn them into
-    objects.
+    """Return a part of an Arrow column. Integers and truth values with missing ones are returned masked, because pyarrow would round them
+    or turn them into objects.
     """
     import pyarrow as pa
     from pyarrow import types as kinds

@@ -36,7 +36,8 @@ ColumnKind = Literal["numeric", "boolean", "nominal"]
 
 @dataclass
 class ColumnReader:
-    """Converts a column to numbers, piece by piece: numbers are kept, truth values become 0 and 1, names become codes, missing values NaN.
+    """Converts a column to numbers, piece by piece: numbers stay unchanged, truth values become 0 and 1, names become codes, and missing
+    values become NaN.
 
     A column of texts is numeric if its first non-missing cell is a number, boolean if it is ``true`` or ``false``, else nominal; a later
     cell that does not fit is rejected. Codes are assigned in order of appearance, until `final` replaces them by the numbers of the sorted
@@ -152,7 +153,7 @@ class ColumnReader:
         return _shown(next(iter(self.levels), ""))
 
     def _take_order(self, chunk: Words, fault: Fault) -> None:
-        """Store the names of a category type, including unused ones, and their order if it is meaningful."""
+        """Store the names of a category type (including names that do not occur), and their order if it is meaningful."""
         for word in chunk.words:
             if word and word not in self.levels:
                 self._add(word, 0, fault)
@@ -168,8 +169,8 @@ class ColumnReader:
             raise fault(missing_refusal(), int(gone.argmax()))
 
     def check_end(self, fault: Fault) -> None:
-        """Reject columns that turn out to be invalid once all rows were read: only dates, or only words for missing values. Rows are
-        numbered from the first row of the table.
+        """Reject a column that turns out to be invalid once all rows were read, because it holds only dates, or only words for missing
+        values. Rows are numbered from the first row of the table.
         """
         if self.kind is None and self.refuses and self.doubtful is not None:
             raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
@@ -222,7 +223,9 @@ class ColumnReader:
         return self.kind or "numeric"
 
     def sorted_levels(self) -> list[str]:
-        """Return the levels in order: the order of the type if it is meaningful, numerical if all are numbers, else alphabetical."""
+        """Return the sorted levels: in the order of the type if it is meaningful, else in numerical order if all are numbers, else
+        alphabetically.
+        """
         if self.is_known:
             return list(self.levels)
         order = list(self.order or ())
@@ -234,7 +237,7 @@ class ColumnReader:
 
     @property
     def is_final(self) -> bool:
-        """Return whether the numbers read are final: no codes, and no words that turned out to be missing values."""
+        """Whether the numbers read are final, because there are no codes, and no words that turned out to be missing values."""
         return self.is_known or (self.final_kind != "nominal" and not self.n_undecided and not (self.kind is None and self.levels))
 
     def final(self, values: Floats, first: int) -> Floats:
@@ -279,7 +282,7 @@ def missing_refusal(word: str = "") -> str:
 
 
 def _kind_of(chunk: Chunk) -> ColumnKind | None:
-    """Return the kind given by the first value; None if all are (or may be) missing."""
+    """Return the kind of column that the first value indicates; None if all values are missing, or may be missing."""
     if isinstance(chunk, Words):
         first = first_rows(chunk.codes, len(chunk.words))
         words = (str(chunk.words[k]) for k in in_order(first, len(chunk.codes)))

@@ -46,7 +46,7 @@ def _fitted_encoder(table: TableColumns) -> Foreign:
 
 
 def feature_names(names: Sequence[str], transformer: object, inputs: object) -> Sequence[str]:
-    """Return the names of all features, whatever the names from the previous step are."""
+    """Return the names of all features; the names that the previous step passes are ignored."""
     return names
 
 
@@ -72,7 +72,9 @@ def _encoder_of_levels(table: TableColumns, columns: Sequence[ColumnEncoding]) -
 
 
 def nan_for_none(X: Foreign) -> npt.NDArray[np.object_]:
-    """Return texts with NaN for None, which is how Arrow and polars represent missing texts; the encoders distinguish the two."""
+    """Return texts with NaN in place of None. Arrow and polars represent missing texts by None, but the encoders distinguish None from
+    NaN.
+    """
     texts = np.array(X, dtype=object)
     texts[texts == None] = np.nan  # noqa: E711
     return texts
@@ -118,7 +120,7 @@ def _input(table: TableColumns, block: npt.NDArray[np.floating]) -> Foreign:
 
 
 def encode(table: TableColumns, block: npt.NDArray[np.floating]) -> npt.NDArray[np.float64] | sp.csr_array:
-    """Return rows ``(n, n_features)`` for the source columns ``(n_sources, n)``, without stored zeros if the table is sparse."""
+    """Return rows ``(n, n_features)`` for the source columns ``(n_sources, n)``; if the table is sparse, the result has no stored zeros."""
     if table.is_plain:
         return np.ascontiguousarray(block.T, dtype=np.float64)
     rows = encoder_of(table).transform(_input(table, block))

@@ -32,7 +32,7 @@ class Frame:
 
     @cached_property
     def _blocks(self) -> tuple[list[int], list[int]]:
-        """Numeric columns that are read together, in two lists: columns that float64 can represent, and columns of integers that it may not
+        """Two lists of numeric columns, each read together: columns that float64 can represent, and integer columns that it may not
         represent.
         """
         numbers = [k for k in self.numbers if self._types[k].startswith(_NUMBERS)]
@@ -62,8 +62,8 @@ class Frame:
         return [k for k, column in columns.items() if is_inexact(np.ma.getdata(column)).any()]
 
     def content(self, k: int) -> npt.NDArray[Any]:
-        """Return column ``k`` as an array that identifies its content, including the names of a category type, some of which
-        may not occur.
+        """Return column ``k`` as an array that identifies its content. For a category type, the array includes all names of the type, also
+        those that do not occur.
         """
         if k in self._places and self.n_rows < len(self.columns):  # (of tall frames columns side by side are a large copy)
             chunk = self.chunk(k, 0, self.n_rows)
@@ -78,7 +78,8 @@ class Frame:
         return values if values.dtype.kind in "biufcmM" else values.astype(object)
 
     def chunk(self, k: int, lo: int, hi: int) -> Chunk:
-        """Return rows ``lo:hi`` of column ``k``, masked if its type marks missing numbers separately from the values.
+        """Return rows ``lo:hi`` of column ``k``, as a masked array if the type of the column marks missing numbers separately from the
+        values.
 
         Raises TypeError or ValueError for a value that a table cannot hold.
         """
@@ -111,9 +112,7 @@ class Frame:
 
 
 def _type_names(frame: Foreign) -> list[str]:
-    """Return the names of column types, in lower case, as narwhals gives them; for numbers that pandas keeps in NumPy arrays, NumPy's
-    names.
-    """
+    """Return the names of column types: NumPy's name for numbers that pandas stores in NumPy arrays, else narwhals' name in lower case."""
     types = list(getattr(frame.to_native(), "dtypes", frame.columns))
     numbers = {dtype: dtype.name for dtype in set(types) if isinstance(dtype, np.dtype) and dtype.kind in "biuf"}
     others = [k for k, dtype in enumerate(types) if dtype not in numbers]

@@ -26,8 +26,8 @@ _DENSE_FEATURES = 16  # features for each source column up to which rows stay de
 
 
 class Origin(NamedTuple):
-    """Meaning of a feature. The feature is 1 if its source column has the level ``level`` or, if ``level`` is None, if the value is
-    missing. With ``is_plain`` the feature is the value itself.
+    """Meaning of a feature. With ``is_plain``, the feature is the value of its source column. Otherwise the feature is 1 if the source
+    column has the level ``level`` or, if ``level`` is None, if its value is missing.
     """
 
     column: str
@@ -60,8 +60,8 @@ class ColumnEncoding:
 class TableColumns:
     """Encoding of every column of a table, in source order, without columns for the target, tasks or weights.
 
-    ``form``: nominal columns yield one 0/1 feature per level ("one-hot"), or one feature with the level number ("codes"), which only rules
-    can read. ``is_sparse``: rows are stored without zeros.
+    ``form``: "one-hot" if a nominal column yields one 0/1 feature per level; "codes" if it yields one feature with level numbers, which
+    only rules can read. ``is_sparse``: whether rows are stored without zeros.
     """
 
     record_name: ClassVar[str] = "TableEncoding"
@@ -80,7 +80,7 @@ class TableColumns:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the numbers in the columns are the features: no levels, and no values to fill in."""
+        """Whether the numbers in the columns are the features, because no column has levels and no value is filled in."""
         return all(column.kind != "nominal" and column.fill is None and not column.has_indicator for column in self.sources)
 
     @property
@@ -148,8 +148,8 @@ def _feature_names(column: ColumnEncoding, form: str) -> list[str]:
 
 
 def _distinct(name: str, known: dict[str, int]) -> str:
-    """Return the name, with a number appended if another feature has the same name; a column name may equal the name made from another
-    column and its level.
+    """Return the name, with a number appended if another feature has the same name. (A column can have the same name as a feature made from
+    another column and its level.)
     """
     known[name] = known.get(name, 0) + 1
     return name if known[name] == 1 else _distinct(f"{name} ({known[name]})", known)
@@ -193,7 +193,7 @@ BEYOND = "is beyond 2^53 and cannot be stored exactly"
 """Message about an integer that float64 cannot represent."""
 
 MISSING_WORDS = frozenset(("", "na", "nan", "-nan", "null", "none", "?", ".", "n/a", "#n/a", "<na>"))
-"""Words for a missing number, in lower case; in a column of names only an empty text is missing."""
+"""Words for a missing number, in lower case. In a column of names, only an empty text is missing."""
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -245,7 +245,9 @@ def exact_number(text: str) -> int | float | None:
 
 
 def are_numbers(texts: Collection[str]) -> bool:
-    """Return whether texts compared for equality can be numbers: each prints exactly as it was written, and no two have the same value."""
+    """Return whether texts can be replaced by numbers when they are compared for equality: each number prints exactly as its text, and no
+    two texts have the same value.
+    """
     numbers = {exact_number(text) for text in texts}
     return None not in numbers and len(numbers) == len({text.strip() for text in texts})
 

@@ -13,7 +13,9 @@ from .record import FILLS, ColumnEncoding, Form, Missing, TableColumns, make_enc
 
 
 class Other(NamedTuple):
-    """A source column that is not a feature: ``kind`` is "dropped" or "id", ``before`` the number of feature columns that precede it."""
+    """A source column that is not a feature. ``kind`` is "dropped" or "id"; ``before`` is the number of feature columns that precede the
+    column.
+    """
 
     name: str
     kind: Literal["dropped", "id"]
@@ -29,7 +31,7 @@ class Summary:
 
 
 class TableReader:
-    """Converts the feature columns of a table to numbers, and learns their encoding or follows a ``known`` one with the same sources.
+    """Converts the feature columns of a table to numbers, and learns their encoding, or follows a ``known`` encoding of the same columns.
 
     * ``names``: the names of the columns.
     * ``plain``: columns of a numeric type, for which no state is kept.
@@ -90,7 +92,9 @@ class TableReader:
             column.check_end(lambda reason, row, k=k: fault(reason, row, k))
 
     def final(self, block: npt.NDArray[np.floating], first: int) -> npt.NDArray[np.floating]:
-        """Return the numbers read, ``(n_columns, n)`` from row ``first`` on. Codes are replaced by the numbers of the sorted levels."""
+        """Return the numbers read, ``(n_columns, n)``, as final numbers: codes are replaced by the numbers of the sorted levels. ``first``
+        is the first row of the block.
+        """
         changing = {k: column for k, column in self.columns.items() if not column.is_final}
         out = np.array(block) if changing else block
         for k, column in changing.items():
@@ -103,14 +107,14 @@ class TableReader:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the numbers read are the features: no levels, and no values to fill in."""
+        """Return whether the numbers read are the features, because no column has levels and no value is filled in."""
         if self.known is not None:
             return self.known.is_plain
         return self.missing not in FILLS and all(column.is_final for column in self.columns.values())
 
     def finish(self, summaries: Mapping[int, Summary]) -> TableColumns | None:
-        """Return the encoding, or None for a table whose numbers are the features. ``summaries`` has the columns whose missing values are
-        filled in.
+        """Return the encoding, or None for a table whose numbers are the features. ``summaries`` has an entry for each column whose missing
+        values are filled in.
         """
         if self.known is not None:
             return self.known
@@ -154,8 +158,8 @@ class TableReader:
 
 
 def summarise(values: npt.NDArray[np.floating], missing: Missing) -> Summary:
-    """Return the replacement for missing values of a column, given all its rows: the mean or median of the values present, 0 if all are
-    missing.
+    """Return the replacement for missing values of a column, given all its rows: the mean or median of the values present, or 0 if all
+    values are missing.
     """
     gone = np.isnan(values)
     known = values[~gone].astype(np.float64) if gone.any() else values.astype(np.float64)

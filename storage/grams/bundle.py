@@ -84,7 +84,7 @@ class GramMeta:
         return {"gramplane": {"schema": format_name("grams"), **values, **({"groups": list(self.groups)} if self.groups else {})}}
 
     def texts(self) -> dict[str, bytes]:
-        """Return the descriptions that every store has: key -> content."""
+        """Return the descriptions that every store contains: key -> content."""
         return {ROOT: group_json(self.attributes()), f"{FOLDER}/zarr.json": group_json()}
 
     @classmethod
@@ -99,8 +99,8 @@ class GramMeta:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Kernels (digest, JSON) whose blocks are in the same objects, in this order along the first axis. ``number`` is the position of the
-    bundle among the bundles of a store.
+    """Kernels (digest, JSON) whose blocks share objects; the first axis of an object has the kernels in this order. ``number`` is the
+    position of the bundle among the bundles of a store.
     """
 
     meta: GramMeta
@@ -137,15 +137,15 @@ class Bundle:
         return Bundle(self.meta, self.number, others) if others else None
 
     def texts(self) -> dict[str, bytes]:
-        """Return the descriptions: key -> content."""
+        """Return the descriptions of the bundle, as they are stored: key -> content."""
         arrays = {f"{self.prefix}/{name}/zarr.json": spec.to_json() for name, spec in (("blocks", self.blocks), ("records", self.records))}
         return {**arrays, f"{self.prefix}/zarr.json": group_json(self.attributes())}
 
     @cached_property
     def blocks(self) -> ArraySpec:
-        """The array of the blocks, (k, n, n). Blocks below the diagonal are never written and read as NaN.
+        """The array of the blocks, (k, n, n). Blocks below the diagonal are never written; they read as NaN.
 
-        With groups, block i begins at row ``i * block``; rows beyond those of its group read as NaN, too.
+        With groups, block i begins at row ``i * block``; rows of a block beyond the end of its group read as NaN, too.
         """
         side, b, k = self.meta.layout.side, self.meta.block, len(self.kernels)
         return ArraySpec((k, side, side), (k, b, b), self.meta.dtype)
@@ -170,7 +170,7 @@ class Bundle:
         return f"{self.prefix}/records/c/{i}/{j}/0"
 
     def identity(self, i: int, j: int) -> str:
-        """Return the identity of a record, which is part of its checksum, so that swapped records are noticed."""
+        """Return a text that identifies a record. The checksum of the record includes the text, so that swapped records are noticed."""
         return f"{self.id}/{i}/{j}"
 
     def task(self, url: str, i: int, j: int) -> GramTask:
@@ -214,7 +214,7 @@ def check_kernels(kernels: Sequence[Any]) -> tuple[Kernel, ...]:
 
 
 def merge_runs(places: Sequence[tuple[str, int]]) -> tuple[tuple[str, int, int], ...]:
-    """Merge (bundle, position) into (bundle, start, stop) for adjacent positions."""
+    """Merge pairs (bundle, position) into triples (bundle, start, stop), where positions are adjacent."""
     merged: list[tuple[str, int, int]] = []
     for bundle, q in places:
         if merged and merged[-1][0] == bundle and merged[-1][2] == q:

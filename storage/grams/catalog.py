@@ -111,7 +111,8 @@ class GramCatalog:
         return [bundle for bundle in self.bundles.values() if bundle.id in ids]
 
     def missing(self, digests: Digests | None = None) -> list[GramTask]:
-        """Return the tasks for objects of some kernels (default: all) that are not recorded yet; each covers all kernels of a bundle.
+        """Return a task for each object that is not recorded yet, of the bundles of some kernels (default: all); a task covers all kernels
+        of a bundle.
 
         Tasks are ordered by block pair, so that tasks with the same samples are consecutive.
         """
@@ -121,7 +122,9 @@ class GramCatalog:
         return [bundle.task(self.url, i, j) for i, j in pairs for bundle in bundles if bundle.record_key(i, j) not in done]
 
     def recorded(self, bundles: Iterable[Bundle]) -> set[str]:
-        """Return the keys of the existing records: those in the manifest, those written by this object, and those found in the folder."""
+        """Return the keys of the existing records of some bundles: those in the manifest, those written by this object, and those found in
+        the folder.
+        """
         expected = {bundle.record_key(i, j): bundle for bundle in bundles for i, j in self.meta.layout.pairs()}
         known = {key for key in expected if key in self.listed or key in self.written}
         if len(known) == len(expected):
@@ -149,7 +152,7 @@ class GramCatalog:
         return places
 
     def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
-        """Return the kernels that are not to be kept, each with the size of its blocks in bytes."""
+        """Return the kernels that ``keep`` does not name, each with the size of its blocks in bytes."""
         sizes = {bundle.id: bundle.plane_bytes * self.meta.layout.n_pairs for bundle in self.bundles.values()}
         return [(digest, sizes[bundle]) for digest, (bundle, _) in self.places.items() if digest not in keep]
 
@@ -178,7 +181,7 @@ def _make_folder(objects: LocalObjects) -> None:
 
 
 def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
-    """Raise DigestMismatch for a store of other samples, or SchemaError for a store with another layout."""
+    """Raise DigestMismatch if a store is of other samples, and SchemaError if it has another layout than wanted."""
     meta = store.meta
     if meta.data != data_digest:
         stored = f"{store.url} holds kernels of the data {meta.data}"
@@ -195,7 +198,7 @@ def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], gro
 
 
 def write_texts(objects: Objects, part: GramMeta | Bundle, listed: Record) -> Record:
-    """Write the groups that every store has, or those of a bundle, unless they are listed already."""
+    """Write the Zarr groups that every store has (or, for a bundle, those of the bundle), unless they are listed already."""
     written: Record = {}
     for key, text in part.texts().items():
         if key not in listed:

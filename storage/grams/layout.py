@@ -30,7 +30,9 @@ _LEAST = 256
 
 
 def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES) -> int:
-    """Return the number of rows of a block: as many as ``budget`` bytes allow for all kernels, then equalised to reduce padding."""
+    """Return the number of rows of a block: as many as ``budget`` bytes allow for all kernels, then reduced so that blocks of equal size
+    need little padding.
+    """
     fits = isqrt(max(0, budget) // (itemsize * max(1, n_kernels)))
     fewest = -(-n // (MAX_BLOCKS * _STEP)) * _STEP
     max_rows = max(_LEAST, fewest, fits // _STEP * _STEP)
@@ -44,7 +46,7 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
 class GramLayout:
     """Symmetric n x n matrices in square blocks, of which the upper triangle is stored.
 
-    With groups (given by size), only the groups' squares on the diagonal are stored, each divided into blocks from its own first row on: no
+    With groups (given by size), only the square of each group on the diagonal is stored. The squares are divided into blocks separately: no
     block contains rows of two groups, and no block pair joins two groups. The last block of a group may have fewer rows.
     """
 
@@ -82,12 +84,12 @@ class GramLayout:
 
     @property
     def n_pairs(self) -> int:
-        """Number of block pairs: the sum over groups of m (m + 1) / 2 for m blocks."""
+        """Number of block pairs: the sum over groups of m (m + 1) / 2, where m is the number of blocks of the group."""
         return sum((hi - lo) * (hi - lo + 1) // 2 for lo, hi in pairwise(self._firsts))
 
     @property
     def side(self) -> int:
-        """Number of rows of the stored square array; with groups, each block is padded to the full size."""
+        """Number of rows of the stored square array; with groups, each block counts with its full size."""
         return self.n_blocks * self.block if self.groups else self.n
 
     @property
@@ -149,8 +151,8 @@ class GramSums(NamedTuple):
 class BlockRecord:
     """Record of one written object, stored as a chunk of a float64 Zarr array.
 
-    * ``running``, uint32 (k,): the crc32c of the object up to the end of each kernel. To check a single kernel, the previous checksum is
-      extended by the kernel's bytes; this must give the next checksum.
+    * ``running``, uint32 (k,): the crc32c of the object up to the end of each kernel. To check a single kernel, the checksum of the kernel
+      before it is extended by the kernel's bytes; the result must be the checksum of the kernel.
     * ``sums``, (k, 2, b): ``[:, 0]`` holds the sums over the columns of the block; ``[:, 1]`` holds the sums over its rows or, for a
       diagonal block, the diagonal. Entries beyond the edges are NaN.
     """
@@ -165,7 +167,7 @@ class BlockRecord:
 
     @classmethod
     def decode(cls, data: Bytes, identity: str, k: int, block: int, where: str) -> "BlockRecord":
-        """Read the stored form. Raises DigestMismatch if its length or checksum is wrong, or it belongs to another block."""
+        """Read the stored form. Raises DigestMismatch if its length or checksum is wrong, or if the record belongs to another block."""
         length = record_length(k, block)
         if data.nbytes != 8 * length:
             raise DigestMismatch(f"{where}, bytes 0:{8 * length}: the object has {data.nbytes} bytes instead of {8 * length}")
@@ -203,7 +205,7 @@ def block_sums(values: npt.NDArray[Any], block: int, diagonal: bool) -> Vector:
 
 
 def add_up(layout: GramLayout, k: int, sums_of: Callable[[int, int], Vector]) -> tuple[Vector, Vector]:
-    """Return diagonals and row sums of k matrices, each (k, n), from the contributions of all block pairs, added in a fixed order."""
+    """Return the diagonals and the row sums of k matrices, each (k, n). The contributions of all block pairs are added in a fixed order."""
     diagonal, row_sums = np.empty((k, layout.n)), np.zeros((k, layout.n))
     for i, j in layout.pairs():
         share, (a, b), (c, d) = sums_of(i, j), layout.span(i), layout.span(j)

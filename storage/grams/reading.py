@@ -31,7 +31,7 @@ class BlockReader:
         self._checked: dict[str, int] = {}
 
     def forget(self, bundle: Bundle, i: int, j: int) -> None:
-        """Check an object again at its next read, because it was rewritten."""
+        """Mark an object as unchecked because it was rewritten; its next read checks it again."""
         key = bundle.block_key(i, j)
         self._running.pop(key, None)
         self._checked.pop(key, None)
@@ -84,7 +84,9 @@ class BlockReader:
         return BlockRecord.decode(data, bundle.identity(i, j), len(bundle.kernels), bundle.meta.block, location)
 
     def verify(self, bundle: Bundle, i: int, j: int, listed: tuple[int, int] | None) -> None:
-        """Compare each kernel of an object with the record, and the whole object with the manifest if it is listed there."""
+        """Compare each kernel of an object with the object's record and, if the manifest lists the object, the whole object with the
+        manifest.
+        """
         key = bundle.block_key(i, j)
         planes = np.empty((len(bundle.kernels), bundle.plane_bytes), np.uint8)
         running = self.record(bundle, i, j).running
@@ -138,7 +140,9 @@ def copy_kernels(
 
 
 def _wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:
-    """Return the positions of planes, counted from ``start``, whose bytes do not lead from one running checksum to the next."""
+    """Return the positions of wrong planes, counted from ``start``: the bytes of a plane must extend the running checksum before it to the
+    next one.
+    """
     before = [int(running[start - 1]) if start else 0, *running[start : start + len(planes)].tolist()]
     steps = zip(planes, pairwise(before), strict=True)
     return [start + k for k, (plane, (last, now)) in enumerate(steps) if google_crc32c.extend(last, as_bytes(plane)) != now]
@@ -152,8 +156,8 @@ def _describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
 
 
 def whole_block(task: GramTask, values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return the values in stored form. Raises UnalignedWrite unless ``values`` holds the whole block of each kernel, and SchemaError if a
-    value would be rounded.
+    """Return the values as they are stored. Raises UnalignedWrite unless ``values`` holds the whole block of each kernel, and SchemaError
+    if a value would be rounded.
     """
     if np.shape(values) != task.shape:
         whole = f"the whole block of {task.shape[0]} kernels is {task.shape}"
@@ -182,7 +186,7 @@ def _is_symmetric(square: npt.NDArray[Any]) -> bool:
 
 
 def pad_planes(planes: npt.NDArray[Any], block: int) -> npt.NDArray[Any]:
-    """Return planes padded with NaN to ``(block, block)``, the size in every object."""
+    """Return planes padded with NaN to ``(block, block)``, the size that planes have in every object."""
     if planes.shape[1:] == (block, block):
         return planes
     out = np.full((len(planes), block, block), np.nan, dtype=planes.dtype)

@@ -1,8 +1,9 @@
 """Gram stores: many kernels over the same samples, stored on disk as upper triangles of blocks and reused between runs.
 
 A store is a Zarr v3 group. One object holds the blocks of all kernels of a bundle (kernels computed together) at one block pair. The task
-that writes an object also writes a record of it, and only recorded objects count. Further kernels form further bundles, and nothing
-existing is rewritten. ``manifest.json`` lists everything with its crc32c; objects finished later are found by their records.
+that writes an object also writes a record of it, and only recorded objects count. Kernels added later form new bundles, and existing
+objects are not rewritten. ``manifest.json`` lists every object with its crc32c; objects finished after the manifest was written are found
+by their records.
 """
 
 import os
@@ -82,11 +83,11 @@ class GramStore(GramCatalog):
 
         ``data_digest`` identifies the samples and everything else the kernels were computed from. ``kernels`` are (digest, JSON) of raw
         kernels, before centring and normalisation. ``block`` is the number of rows of a block [default: planned]; an existing store keeps
-        its own. ``budget`` is the approximate size of one object in bytes; a task that computes or reads an object needs as much memory.
-        ``groups`` are sizes of consecutive groups of samples, if only their squares on the diagonal are needed.
+        its block size. ``budget`` is the approximate size of one object in bytes; a task that computes or reads an object needs as much
+        memory. ``groups`` are the sizes of consecutive groups of samples; give them if only kernel values within groups are needed.
 
-        Raises DigestMismatch if the store was made from other data; SchemaError if the store has another n, type or block size, or the
-        location holds other files; RunLocked if kernels have to be added while another process writes.
+        Raises DigestMismatch if the store was made from other data; SchemaError if the store has another n, type or block size, or ``url``
+        holds other files; RunLocked if kernels have to be added while another process writes.
         """
         checked, objects = check_kernels(kernels), open_objects(url)
         if not versions.is_finished(objects):
@@ -115,7 +116,8 @@ class GramStore(GramCatalog):
         return cls(opened.objects, opened)
 
     def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
-        """Write the whole block (k, rows, cols) of a task, and then its record, which makes the block count. Any process may call this.
+        """Write the whole block (k, rows, cols) of a task, and then its record; a block without a record does not count. Any process may
+        call this.
 
         Returns the records of both objects, for `commit`. Raises UnalignedWrite if the values are not the whole block; SchemaError if a
         value would be rounded, or a diagonal block is not exactly symmetric; DataError, with kernel, row and column, if a value is not
@@ -194,7 +196,7 @@ class GramStore(GramCatalog):
             self.written[bundle.block_key(i, j)] = (bundle.blocks.chunk_bytes, int(record.running[-1]))
 
     def _note_sums(self, bundle: Bundle, listed: Record) -> Record:
-        """Write the sums of a complete bundle, unless they exist and were computed from these records."""
+        """Write the sums of a complete bundle, unless sums exist that were computed from the current records."""
         entries = [listed.get(bundle.record_key(i, j)) for i, j in self.meta.layout.pairs()]
         prefix = None if None in entries else f"{bundle.sums_prefix}{crc32c(np.array(entries, dtype='<u8')):08x}"
         if prefix is not None and f"{prefix}/zarr.json" in listed:
@@ -215,9 +217,9 @@ class GramStore(GramCatalog):
         """Return the raw values (k, rows, cols) of chosen kernels at block pair (i, j). For i > j the result is a transposed view of the
         stored block.
 
-        ``out`` is a C-contiguous array to read into (for i <= j only), because allocating memory takes as long as reading. Raises
-        MissingBlock if the block was not computed or its object is missing; DigestMismatch if the bytes of a kernel have changed (the
-        message names the kernel).
+        ``out`` is a C-contiguous array to read into (for i <= j only); reusing an array saves time, because allocating memory takes as long
+        as reading. Raises MissingBlock if the block was not computed or its object is missing; DigestMismatch if the bytes of a kernel have
+        changed (the message names the kernel).
         """
         self.meta.layout.check(i, j)
         if i > j:
@@ -272,8 +274,8 @@ class GramStore(GramCatalog):
         return verify_objects(self.objects, self.listed, self.known_places(), progress)
 
     def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
-        """Return tasks that rewrite damaged blocks. Pass the results of `write` for these tasks to `commit`; `commit` itself rewrites
-        the other damaged objects.
+        """Return tasks that rewrite damaged blocks. Pass the results of `write` for these tasks to `commit`, which also rewrites damaged
+        objects that are not blocks.
         """
         keys = [damage.key for damage in (report or self.verify()).damaged]
         places = self.known_places()
@@ -287,7 +289,7 @@ class GramStore(GramCatalog):
         return [bundle.task(self.url, i, j) for _, (bundle, i, j) in sorted(blocks.items())]
 
     def drop(self, digests: Digests) -> None:
-        """Remove kernels and free their space; the other kernels of their bundles are rewritten into smaller bundles."""
+        """Remove kernels and free their space; bundles that also contain other kernels are rewritten without the removed ones."""
         gone = set(as_digests(digests))
         self.bundles_of(tuple(gone))
         with self.objects.held():
@@ -332,7 +334,7 @@ _shared: "OrderedDict[str, GramStore]" = OrderedDict()
 
 
 def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
-    """Return the store opened before in this process, or open it. Raises MissingBlock if it lacks one of the given bundles."""
+    """Return the store, opened before in this process or opened now. Raises MissingBlock if it lacks one of the given bundles."""
     store = _shared.get(url) or GramStore.open(url)
     if any(bundle not in store.bundles for bundle in bundles):
         store.refresh()
@@ -350,16 +352,16 @@ def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
 
 
 def forget_grams() -> None:
-    """Close the stores that this process keeps open only for references."""
+    """Close the stores that this process keeps open only because references point to them."""
     _shared.clear()
 
 
 def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str) -> str | None:
-    """Return the location for a new version of a Gram store; None if kernels can be added to the existing store, or there is no store.
+    """Return the URL for a new version of a Gram store; None if there is no store, or if kernels can be added to the existing one.
 
     The new version is built there like any store, and `end_replacement` makes it current. The unfinished version of a killed process is
-    resumed if it has the same samples and type. Raises SchemaError if the location holds something else, or files that do not belong to the
-    store.
+    resumed if it has the same samples and type. Raises SchemaError if ``url`` holds something else than a Gram store, or files that do not
+    belong to it.
     """
     base = open_objects(url)
     if not versions.is_finished(base) or _is_compatible(base.url, data_digest, dtype):

@@ -115,7 +115,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         A store whose options test data must share (or its description in a run). It determines features, labels and column scaling; whether
         SVMlight indices count from zero, query ids and the budget; the columns with the target, tasks, weights, ids and covariates, if the
         source has them; and the encoding of table columns, found by name: levels, missing values and their replacements. Unknown levels
-        become zeros, with a warning. Options that contradict it are rejected.
+        become zeros, with a warning. Options that contradict this store are rejected.
     zero_based : str, optional
         Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (yes if index 0 occurs)
         [default: as in ``like``, else "no"].
@@ -133,13 +133,13 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         ignored. The store has no target. Blank lines are not rows: a row without entries needs such a word.
     scale : str
         "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are also centred, sparse data are not), "max-abs" (s_j =
-        1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. They are stored beside the raw values; the factor of an empty column
-        is 0; with "standard", so is the factor of a constant column.
+        1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. The factors are stored beside the raw values. The factor of an empty
+        column is 0; with "standard", the factor of a constant column is 0, too.
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).
     id_column : str or array, optional
-        Names of the rows, given in the same way; whole numbers or texts (`BlockStore.ids`).
+        Names of the rows, as a column name, a variable name or an array; whole numbers or texts (`BlockStore.ids`).
     covariates : list of str or array, optional
         Columns that are covariates instead of features, stored as the row table "covariates" with their names (``BlockMeta.covariates``):
         names of columns of a table or of variables (.npz, .mat), or an array or frame (n_rows, n_covariates). They must be numbers without
@@ -148,27 +148,29 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         For tables: columns whose values are names although they look like numbers; columns to leave out; the only columns to use as
         features.
     groups : array or path, optional
-        One label per feature, integers or texts; a file has one per line. Stripes do not divide runs of equal labels.
+        One label per feature, integers or texts; a file has one per line. Consecutive features with equal labels are never divided between
+        stripes.
     names : list or path, optional
         Feature names; a file has one per line [default: those of the source].
     layout : str
         "columns", or "both" to store row blocks as well.
     missing : str
-        Treatment of missing values in dense input (NaN, empty cells of CSV, NULL of Parquet, masked ones). "refuse" rejects them. "mean" or
-        "median" replaces them by the mean or median of the column. "indicator" replaces them by the mean and adds features that mark
+        Treatment of missing values in dense input (NaN, empty cells of CSV, NULL of Parquet, masked values). "refuse" rejects them. "mean"
+        or "median" replaces them by the mean or median of the column. "indicator" replaces them by the mean and adds features that mark
         missing values. "keep", for rules only, stores NaN: ``BlockMeta.n_missing`` counts them, the column table "missing" counts them by
         column, and nominal columns become level numbers (``n_coded``). Infinity is always rejected; sparse input and scaling are rejected
         with "keep".
     missing_words : list of str, optional
-        Texts that mean a missing value in any column, in addition to NA, NaN, NULL, None, ? and . (any case) among numbers.
+        Texts that mean a missing value in any column. Among numbers, NA, NaN, NULL, None, ? and . (any case) always do.
     decimal : str, optional
         Decimal sign of CSV and TSV text: "." or ",".
     drop_missing_targets : bool
         Leave out the rows of a table or arrays whose target is missing, and report their number; otherwise they are rejected.
     budget : int, optional
-        Bytes of working memory, in addition to the interpreter and its libraries [default: as in ``like``, else 256 MiB]. SVMlight lines
-        may take an eighth of the budget and, without ``n_features``, indices a quarter. Row tables take additional memory, which the plan
-        lists. Files that cannot be read within the budget are rejected before memory is allocated (docs/storage-formats.md).
+        Bytes of working memory, in addition to the interpreter and its libraries [default: as in ``like``, else 256 MiB]. A line of
+        SVMlight text may take at most an eighth of the budget; without ``n_features``, no index may exceed a quarter of the budget's number
+        of bytes. Row tables take additional memory, which the plan lists. Files that cannot be read within the budget are rejected before
+        memory is allocated (docs/storage-formats.md).
     jobs : int, optional
         Threads parsing a plain SVMlight file [default: two if it has more than 64 MiB and there are two processors, else one].
     scratch : path, optional
@@ -189,8 +191,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     Returns
     -------
     BlockStore or dict
-        The plan with ``dry_run``, else the finished store. If the store exists already, made from the same bytes with the same options,
-        nothing is done.
+        The plan with ``dry_run``, else the finished store. If the store exists already and was made from the same bytes with the same
+        options, nothing is done.
 
     Raises
     ------
@@ -312,8 +314,8 @@ def _open_finished(url: str, wanted: dict[str, Any], source: Source) -> BlockSto
 
 
 def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bool) -> Path:
-    """Return a folder that another attempt at the same store finds again. It is next to a local store, else a private folder, created if
-    ``make``.
+    """Return a scratch folder that another attempt at the same store finds again: next to a local store, else a private folder. It is
+    created if ``make`` is true.
     """
     local = local_path(url)
     if local is not None and parent is None:

@@ -1,8 +1,8 @@
 """The two-phase external sort from rows to columns.
 
-Phase one distributes every piece of rows over a few hundred buckets of columns, stably, with one positional write per piece and bucket into
-one preallocated file. Phase two counting-sorts one bucket at a time; a bucket fits in the second-level cache, which makes the scattered
-writes cheap. Pieces come in row order, so rows ascend within a column without comparisons.
+Phase one distributes the entries of every piece of rows over a few hundred buckets of columns, keeping their order, with one positional
+write per piece and bucket into one preallocated file. Phase two counting-sorts one bucket at a time; a bucket fits in the second-level
+cache, which makes the scattered writes cheap. Pieces come in row order, so rows ascend within a column without comparisons.
 
 Memory: about 40 bytes per entry of a piece, 20 per entry of a bucket, 4 per column.
 """
@@ -30,7 +30,9 @@ from .tables.columns import partition_entries, scatter_records
 from .text.spool import Spool
 
 BUCKET_NNZ = 400_000
-"""Entries of a bucket. Sorting slows down thirteenfold between 0.4 M (fits in 1 MB of second-level cache) and 1.6 M entries."""
+"""Largest number of entries of a bucket. Sorting slows down thirteenfold between 0.4 M entries (which fit in 1 MB of second-level cache)
+and 1.6 M.
+"""
 
 BUCKET_COLUMNS = 1 << 18
 _CELLS = 1 << 15
@@ -54,17 +56,17 @@ class BucketPlan:
 
     @cached_property
     def starts(self) -> Longs:
-        """First record of each bucket, followed by the end."""
+        """Position of the first record of each bucket, followed by the end."""
         return np.concatenate([[0], np.cumsum(self.nnz)]).astype(np.int64)
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the plan; records in a file belong to this plan alone."""
+        """Digest of the plan; it ties the records in a file to this plan."""
         return hashlib.sha256(np.concatenate([self.edges, self.nnz]).tobytes()).hexdigest()[:16]
 
     @cached_property
     def lookup(self) -> tuple[Ints, int]:
-        """Return the bucket of the first column of each cell of 2^bits columns, and ``bits``."""
+        """Return a table with a bucket for each cell of 2^bits columns (the bucket of the first column of the cell), and ``bits``."""
         n_cols, bits = int(self.edges[-1]), 0
         while (n_cols >> bits) >= _CELLS:
             bits += 1
@@ -165,7 +167,7 @@ class Records(Column):
 
 
 def row_pieces(spool: Spool, dtype: np.dtype, max_nnz: int) -> Iterator[tuple[Ints, Ints, npt.NDArray[Any], int]]:
-    """Yield consecutive rows as (lengths, cols, values, first row), with blocks joined up to ``max_nnz`` entries.
+    """Yield consecutive rows as (lengths, cols, values, first row), joining blocks up to ``max_nnz`` entries.
 
     Few large pieces give few large writes per bucket.
     """
@@ -241,7 +243,7 @@ _IN_MEMORY = 1 << 24
 class ColumnSummary:
     """Column tables and column factors of the scaling ``scale``, collected for some columns at a time.
 
-    * ``folder``: holds long tables and, if ``resumable``, short tables too.
+    * ``folder``: where long tables are stored and, if ``resumable``, short tables too.
     * ``missing``: the number of missing values of each dense column.
     * ``weight``: the number of times that each row counts in factors.
 
@@ -297,7 +299,7 @@ class ColumnSummary:
             self._put(lo, tables, tables if weight is None else counted.tables(dtype, self._total, moments=moments))
 
     def _put(self, lo: int, tables: dict[str, npt.NDArray[Any]], seen: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write tables, with factors computed from the tables ``seen`` under the row weights."""
+        """Write tables; column factors are added, which are computed from the tables ``seen`` under the row weights."""
         for kind in self._kinds:
             factor, shift, beyond = column_factors(kind, seen, is_dense=self.meta.kind == "dense")
             if beyond.size and kind == self.scale:
@@ -316,13 +318,13 @@ class ColumnSummary:
                 writer.write_table(name, column, of="columns")
 
     def scaling(self, row_factor: Column | None) -> ColumnScale:
-        """Return the scaling with the given row factors, as it is written."""
+        """Return the column scaling with the given row factors, as it is stored."""
         factor, shift = (self._columns.get(name) for name in (self.scale, "centre"))
         return ColumnScale(self.scale, factor, shift, row_factor)  # pyright: ignore[reportArgumentType]
 
 
 def _uneven(weight: Column) -> tuple[Column | None, bool]:
-    """Return the row weights, or None if all are equal; and False if the weights differ and some are 0, otherwise True."""
+    """Return two values: the row weights, or None if all are equal; and whether the weights are all equal or all positive."""
     ends = [(part.min(), part.max()) for part in weight.pieces()]
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     return (None, True) if low == high else (weight, bool(low > 0))

@@ -37,7 +37,7 @@ _SUMS_SHARE = 4096  # columns whose tables are made together, as a part of the b
 class Extras:
     """Contents of the store beyond the data.
 
-    * ``names``: feature names; ``are_named``: whether they were given separately.
+    * ``names``: feature names; ``are_named``: whether they were given separately instead of read from the source.
     * ``groups``: a group label per feature.
     * ``scale``: column factors of another store; None if they are computed from these data.
     * ``info``: the content of ``BlockMeta.info``.
@@ -73,7 +73,7 @@ class Job:
 
     @property
     def on_disk(self) -> bool:
-        """Whether the blocks are in the scratch folder; other large data then go there, too."""
+        """Whether the blocks are in the scratch folder; other large data are then stored there, too."""
         return any(handle.path is not None for handle in self.spool.handles)
 
     def column(self, name: str, length: int, dtype: npt.DTypeLike, width: int | None = None) -> Column:
@@ -81,8 +81,8 @@ class Job:
         return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None, width)
 
     def ends(self, name: str, lengths: str) -> Column:
-        """Return the offsets of texts: zero, then the end of each text. ``lengths`` names the array of the blocks that holds the length of
-        each text in bytes.
+        """Return the offsets of texts: zero, then the end of each text. ``lengths`` names the array of a block that contains the length in
+        bytes of each text.
         """
         column, row, at = self.column(name, self.spool.n_rows + 1, np.int64), 1, 0
         for handle in self.spool.handles:
@@ -209,13 +209,13 @@ def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], i
 
 
 def _is_heavy(stripes: StripeLayout, s: int, counts: Counts) -> bool:
-    """Return whether a stripe has several chunks but only one column with entries. Its entries are then already in order."""
+    """Return whether a stripe has several chunks but only one column with entries; its entries are then already in order."""
     columns = counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])]
     return bool(stripes.nnz[s] > stripes.chunk and np.count_nonzero(columns) == 1)
 
 
 def _write_heavy(writer: BlockWriter, records: Records, stripes: StripeLayout, s: int, counts: Counts, tables: ColumnSummary) -> None:
-    """Compute the statistics of a stripe with one large column, then write the stripe chunk by chunk."""
+    """Compute the column tables of a stripe with one large column, then write the stripe chunk by chunk."""
     first, last = (int(edge) for edge in stripes.edges[s : s + 2])
     place, lo = int(counts[first:last].argmax()), int(records.plan.starts[records.plan.stripe[s]])
 
@@ -233,7 +233,7 @@ def _write_heavy(writer: BlockWriter, records: Records, stripes: StripeLayout, s
 
 
 def _sort_stripe(meta: BlockMeta, records: Records, s: int, counts: Counts, tables: ColumnSummary) -> list[npt.NDArray[Any]]:
-    """Return the entries of a stripe, column by column, and record the statistics of its columns."""
+    """Return the entries of a stripe, column by column, and put the tables of its columns into ``tables``."""
     plan = records.plan
     first, last = int(plan.stripe[s]), int(plan.stripe[s + 1])
     origin, nnz = int(plan.starts[first]), int(plan.starts[last] - plan.starts[first])
@@ -299,7 +299,7 @@ def _write_cells(job: Job, writer: BlockWriter, layout: DenseLayout, name: str) 
 
 
 def _summarise_columns(job: Job, meta: BlockMeta, tables: ColumnSummary) -> None:
-    """Compute the column tables of dense data block by block, for as many columns at a time as fit in memory with their sums."""
+    """Compute the column tables of dense data block by block; at a time, as many columns as fit in memory together with their sums."""
     step = job.options.budget // _SUMS_SHARE
     for lo in range(0, meta.n_cols, step):
         hi = min(meta.n_cols, lo + step)

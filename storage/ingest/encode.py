@@ -27,10 +27,10 @@ _COLUMN_SHARE = 64
 def encode_rows(
     reading: Reading, source: Source, options: Options, scratch: Scratch, progress: Progress
 ) -> tuple[Reading, TableColumns | None]:
-    """Return the rows as features with their encoding; for purely numeric tables, the unchanged rows and None.
+    """Return the rows of features and the encoding of the columns; for purely numeric tables, return the unchanged rows and None.
 
-    Raises DataError for values that no column can have; SchemaError if the number of features is not the declared one, or a row of features
-    exceeds the budget.
+    Raises DataError for values that no column can have; SchemaError if the number of features differs from the declared number, or if a row
+    of features exceeds the budget.
     """
     coder = reading.coder or _coder_of_numbers(reading, source, options)
     if coder is None:
@@ -71,7 +71,7 @@ def _check_features(encoding: TableColumns, options: Options, name: str) -> None
 
 
 def _summaries(spool: Spool, coder: TableReader, options: Options) -> dict[int, Summary]:
-    """Return the replacement for missing values of each column, reading some whole columns at a time."""
+    """Return the replacement for missing values of each column. Some whole columns are read at a time."""
     if coder.known is not None or coder.missing not in FILLS:
         return {}
     n, count = spool.n_rows, len(coder.names)
@@ -102,7 +102,7 @@ class _EncodedRows(RowSource):
         self._row_bytes = 3 * width + 48 * len(encoding.sources)
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
-        """Yield some rows at a time, with their row tables."""
+        """Yield rows of features, some at a time, together with their row tables."""
         step = max(1, options.budget // 16 // self._row_bytes)
         names = ("y", "task", "weight", "id_lengths", "id_bytes", *self._spool.names(COVARIATE))
         for handle, start in self._spool.blocks():
@@ -115,7 +115,7 @@ class _EncodedRows(RowSource):
 
 
 def cut_tables(tables: Block, lo: int, hi: int) -> Block:
-    """Return rows ``lo:hi`` of row tables. The ids among them may be texts of different lengths."""
+    """Return the entries of row tables for rows ``lo:hi``. The ids in a row table may be texts of different lengths."""
     part = {name: values[lo:hi] for name, values in tables.items() if name != "id_bytes"}
     if "id_bytes" in tables:
         ends = np.concatenate([[0], np.cumsum(tables["id_lengths"], dtype=np.int64)])

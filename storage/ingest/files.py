@@ -35,7 +35,7 @@ class FileArray:
     """An array that stays in a file.
 
     ``offset`` is the first byte of the entries. ``by_columns`` says whether the first index varies fastest. ``as_type`` is the type to
-    convert entries to [default: their own].
+    which entries are converted [default: the type in the file].
     """
 
     path: Path
@@ -98,7 +98,7 @@ class FileArray:
 
 
 def release_pages(array: npt.NDArray[Any]) -> None:
-    """Release the pages of the file that an array maps, because they count as memory; modified pages are kept."""
+    """Release the memory pages of a mapped file, because they count as memory of the process; modified pages are kept."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and isinstance(base.base, mmap.mmap) and base.mode != "c":
@@ -107,7 +107,7 @@ def release_pages(array: npt.NDArray[Any]) -> None:
 
 
 class Panels:
-    """A matrix in a file as panels of columns, each stored by rows, so that rows of a wide matrix need few reads."""
+    """A matrix in a file, divided into panels of columns. Each panel is stored row by row, so that rows of a wide matrix need few reads."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
         self.path, self.n_rows, self._at = path, n_rows, 0
@@ -131,8 +131,8 @@ class Panels:
 
 
 def by_rows(array: FileArray, step: int, path: Path, budget: int) -> FileArray | Panels:
-    """Return a matrix suitable for reading ``step`` rows at a time: unchanged, or converted to panels if it would need one read
-    per number.
+    """Return a matrix from which ``step`` rows at a time can be read quickly: unchanged, or converted to panels if every number would need
+    a read of its own.
     """
     n, d = array.shape
     if not array.by_columns or min(step, n) >= _RUN or d == 1:
@@ -174,7 +174,7 @@ def npy_header(stream: IO[bytes]) -> Header:
 
 
 def npy_file(path: Path, name: str) -> FileArray:
-    """Return a .npy file as an array that stays there. Raises DataError if it has fewer bytes than its header declares."""
+    """Return a .npy file as an array that stays in the file. Raises DataError if the file has fewer bytes than its header declares."""
     with path.open("rb") as file:
         header = npy_header(file)
         there = os.fstat(file.fileno()).st_size - header.length
@@ -245,9 +245,9 @@ def _unpack_member(archive: zipfile.ZipFile, item: zipfile.ZipInfo, place: Path,
 def make_local(source: object, parent: str | os.PathLike[str] | None = None, folders: bool = False) -> Iterator[object]:
     """Yield a source that can be read locally: the source itself or, for a URL, the path of a copy that is removed after the block.
 
-    ``parent`` is the folder for the copy [default: the system's temporary folder]. ``folders``: if no object has exactly this name, take
-    all objects below the URL, which form a Zarr array. Raises NothingThere if nothing is at the URL; OutOfSpace if the disk has no room for
-    the copy.
+    ``parent`` is the folder for the copy [default: the system's temporary folder]. ``folders``: if no object has exactly this URL, copy all
+    objects below the URL as a folder, which holds a Zarr array. Raises NothingThere if nothing is at the URL; OutOfSpace if the disk has no
+    room for the copy.
     """
     if not isinstance(source, str | os.PathLike):
         yield source

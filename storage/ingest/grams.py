@@ -25,8 +25,8 @@ from .options import Progress, no_progress
 
 _TILE = 512
 _TOLERANCE = {True: 1e-5, False: 1e-9}
-"""Relative asymmetry allowed in single and in double precision: larger than the rounding of matrix products, smaller than errors in the
-data.
+"""Largest relative asymmetry allowed in single (True) and double (False) precision: larger than the rounding of matrix products, smaller
+than errors in the data.
 """
 
 
@@ -52,8 +52,8 @@ def ingest_grams(
     ----------
     source : array, path, Dask array or Zarr array
         (k, n, n), or (n, n) for one kernel. A .npy file is mapped. A .npz file holds one (k, n, n) array, or one (n, n) array per kernel
-        under its name. A folder is read as a Zarr array; so is a URL that names no object, whose content is copied to scratch first.
-        Compressed and chunked forms are copied to scratch piece by piece.
+        under its name. A folder is read as a Zarr array. A URL that names no object is also read as a Zarr array; the objects below it are
+        copied to scratch first. Compressed and chunked forms are copied to scratch piece by piece.
     store_url : path or URL
         The store; kernels are added to an existing one.
     names : sequence of str, optional
@@ -65,9 +65,9 @@ def ingest_grams(
     block, budget
         As for `GramStore.create`.
     scratch : path, optional
-        Folder for the copy [default: next to a local store, else the system's].
+        Folder for copies [default: next to a local store, else the system's].
     overwrite : bool
-        Replace a store of other samples or of another type; it stays unchanged until the new one is complete.
+        Replace a store of other samples or of another type; the old store stays unchanged until the new one is complete.
     progress : callable, optional
         Called with (kernels or blocks done, total, phase).
 
@@ -155,7 +155,7 @@ def _choose_dtype(url: str | os.PathLike[str], wanted: str, single: bool, found:
 
 
 def _scan_kernel(grams: "_Grams", q: int) -> tuple[str, bool]:
-    """Make the first pass over a kernel. Return the sha256 of its values, and whether float32 represents all values."""
+    """Read a kernel for the first time. Return the sha256 of its values, and whether float32 represents all values exactly."""
     digest, single, scale = hashlib.sha256(f"{grams.n}".encode()), True, 0.0
     spans = [slice(a, min(grams.n, a + _TILE)) for a in range(0, grams.n, _TILE)]
     for rows in spans:
@@ -264,7 +264,7 @@ def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
 
 
 def _spool_array(array: Foreign, folder: Path, name: str) -> npt.NDArray[Any]:
-    """Copy a Dask or Zarr array to a file piece by piece, reading each once, and map the file."""
+    """Copy a Dask or Zarr array to a file, reading each piece once, and map the file."""
     shape, dtype = array.shape, np.dtype(array.dtype)
     if any(not isinstance(length, int | np.integer) for length in shape):
         raise SchemaError(f"{name} has the shape {shape}; compute its chunk sizes first")

@@ -48,11 +48,12 @@ def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
 
 @dataclass
 class Distinct:
-    """Collects distinct labels or tasks during reading. Each value, as text, gets a provisional code in order of appearance; blocks hold
-    these codes until the end.
+    """Collects distinct labels or tasks during reading. Each distinct value, as text, gets a provisional code in order of appearance;
+    blocks contain these codes until the end.
 
-    ``are_numbers``: whether the values are numbers, if another source says so; None: the values decide. ``doubts`` holds errors that are
-    raised at the end under a condition: "name" if some values are names, "missing" if none is, "odd" (of tasks) if the values are numbers.
+    ``are_numbers``: whether the values are numbers, if this is known from elsewhere; None if the values themselves decide. ``doubts`` holds
+    errors that are raised at the end only under a condition: "name" if some value is a name, "missing" if no value is a name, "odd" (only
+    for tasks) if the values are numbers.
     """
 
     what: str
@@ -109,7 +110,7 @@ class Distinct:
 
     @property
     def advice(self) -> str:
-        """Return advice on rows whose value is missing."""
+        """Return advice, for messages, on rows whose value is missing."""
         return DROP_ADVICE if self.what == "label" else ""
 
     @property
@@ -124,7 +125,7 @@ class Distinct:
 
 
 class Labels(Distinct):
-    """Labels of a source whose labels may be names. If ``declared`` is given, only its labels are allowed."""
+    """Labels of a source in which labels may be names. If ``declared`` is given, only these labels are allowed."""
 
     declared: tuple[Label, ...] | None = None
 
@@ -162,7 +163,7 @@ class Tasks(Distinct):
             raise fault(f"more than {MAX_CLASSES} task names", 0)
 
     def check_end(self) -> None:
-        """Raise an error if a task is missing, or if tasks are numbers and one of them is not an integer."""
+        """Raise an error if a task is missing, or if the tasks are numbers and some task is not an integer."""
         super().check_end()
         if "odd" in self.doubts and self.are_numeric:
             raise self.doubts["odd"]
@@ -185,8 +186,8 @@ class Target:
 
     * ``task``: "classification", "regression" or "auto".
     * ``declared``: the only labels allowed, if given.
-    * ``numbers``: distinct labels of a source whose format has numeric labels; blocks hold these labels directly.
-    * ``met``: distinct labels of other sources.
+    * ``numbers``: distinct labels of a source whose format has only numeric labels; blocks then contain the labels themselves, not codes.
+    * ``met``: distinct labels of all other sources.
     * ``tasks``: the tasks.
     * ``missing_words``: texts for a missing value.
     * ``drops_missing``: whether rows without a target are left out; ``n_dropped`` is their number.
@@ -207,7 +208,7 @@ class Target:
         self.met.are_numbers = None if self.declared is None else not isinstance(self.declared[0], str)
 
     def allowed_numbers(self) -> Vector:
-        """Return declared labels as numbers; empty if any number is allowed. Raises SchemaError if they are texts."""
+        """Return the declared labels as numbers; empty if every number is allowed. Raises SchemaError if the labels are texts."""
         if self.declared is None or self.task == "regression":
             return np.zeros(0)
         if isinstance(self.declared[0], str):
@@ -237,7 +238,9 @@ class Target:
         self.tasks.check_end()
 
     def labels(self) -> tuple[Label, ...] | None:
-        """Return the labels of codes 0, 1, …: the declared ones, else those found, sorted; None for regression."""
+        """Return the labels of codes 0, 1, …: the declared labels or, if none are declared, the labels found, sorted. None for
+        regression.
+        """
         if self.task == "regression":
             return None
         if self.declared is not None:
@@ -251,7 +254,7 @@ class Target:
         return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
 
     def encoder(self) -> Callable[[Vector], Vector]:
-        """Return a function from raw targets (numbers, or provisional codes) to class codes; the identity for regression."""
+        """Return a function that converts raw targets (numbers, or provisional codes) to class codes; for regression it is the identity."""
         labels = self.labels()
         if labels is None:
             return lambda values: values

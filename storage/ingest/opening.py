@@ -48,7 +48,7 @@ ENDINGS = {
     "mat": (".mat",),
     "fasta": (".fasta", ".fa", ".fna", ".faa"),
 }
-"""Formats by file extension, which the extension of a compression may follow. A name without an extension is SVMlight text."""
+"""Formats by file extension; the extension of a compression may follow. A file name without an extension counts as SVMlight text."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 _TEXTS = ("svmlight", "csv", "tsv", "fasta", "strings")
@@ -76,8 +76,8 @@ def open_input(source: UserData, options: Options) -> Source:
 
 
 def _check_filling(source: Source, options: Options) -> None:
-    """Reject an array without column names if its missing values are to be filled in, and the ``like`` store was made from nominal columns
-    or from another number of columns.
+    """If the ``like`` store was made from a table with nominal columns, or with another number of columns, reject an array without column
+    names whose missing values are to be filled in.
     """
     encoding = options.table_encoding
     if encoding is None or options.missing not in FILLS:
@@ -160,8 +160,8 @@ def _ending(name: str) -> str:
 
 
 def follow_guide(guide: Followed | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options, completed by those of the ``like`` source: number of features, first index, query ids, task, labels, missing
-    values, budget.
+    """Return the options ``asked``; options that are not set are taken from the ``like`` source: number of features, first index, query
+    ids, task, labels, missing values, budget.
 
     Options that neither the caller nor this source sets get their defaults. Raises SchemaError if an option of the caller contradicts the
     source.

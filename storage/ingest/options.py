@@ -55,7 +55,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """Checked options that can change the stored bytes (the number of jobs cannot); `gramplane.storage.ingest.ingest` explains them.
+    """Checked options, as `gramplane.storage.ingest.ingest` explains them, as far as they can change the stored bytes (the number of jobs
+    cannot).
 
     Three properties come from the ``like`` store:
 
@@ -138,7 +139,7 @@ class Options:
 
     @property
     def reads_missing(self) -> bool:
-        """Whether missing values are accepted, to be kept or filled in."""
+        """Whether missing values are accepted (stored or filled in)."""
         return self.missing != "refuse"
 
     @property
@@ -148,11 +149,11 @@ class Options:
 
     @property
     def stripe_bytes(self) -> int:
-        """Size in bytes of the values of one stripe; it depends only on the budget."""
+        """Size in bytes of the values of one stripe; of all options, it depends only on the budget."""
         return min(STRIPE_BYTES, self.budget // 64)
 
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
-        """Return the given sources of row tables: "y", "task", "weight", "covariate:NAME" -> column name or array.
+        """Return the sources of the row tables that the options name: "y", "task", "weight", "covariate:NAME" -> column name or array.
 
         The columns that the ``like`` store used (``follow``) are added if they are among the names ``there``.
         """
@@ -209,13 +210,13 @@ def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray]
 
 
 def covariate_tables(covariates: UserData) -> dict[str, Any]:
-    """Return the row tables of covariates: each name with its column, given by name or as an array."""
+    """Return the row tables of covariates: by name, the column of each covariate (a column name or an array)."""
     columns = covariates.items() if isinstance(covariates, dict) else ((name, name) for name in covariates or ())
     return {COVARIATE + name: column for name, column in columns}
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """Return an integer argument in ``low … high``. Raises SchemaError, which names the argument, otherwise."""
+    """Return an integer argument in ``low … high``. For any other value, raises SchemaError, which names the argument."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
         raise SchemaError(f"{name} is {value!r}; it must be an integer in {low} … {high}")
     return int(value)
@@ -254,7 +255,7 @@ def read_groups(groups: UserData) -> np.ndarray | None:
     """Return the group label of each feature as int64: integers unchanged, texts numbered in order of appearance; a file has one label per
     line.
 
-    Raises SchemaError if the labels are neither integers nor texts, or lines of a file are pairs; DataError if it cannot be read.
+    Raises SchemaError if the labels are neither integers nor texts, or lines of a file are pairs; DataError if the file cannot be read.
     """
     if groups is None:
         return None
@@ -272,7 +273,7 @@ def read_groups(groups: UserData) -> np.ndarray | None:
 
 
 def _refuse_pairs(labels: Sequence[str], path: str | Path) -> None:
-    """Reject a file whose lines each hold a feature and its group, because every line would become a group of its own."""
+    """Reject a file whose lines each contain a feature and its group, because each line would be read as the label of a separate group."""
     for mark in ",;\t":
         if labels and len(set(labels)) == len(labels) and all(label.count(mark) == 1 for label in labels):
             rule = "a line has two cells; write the group's label alone, one line for each feature, in the order of the features"

@@ -1,4 +1,6 @@
-"""The plan of an ingest: the memory and disk that it needs, from the declarations of the source, the options and the budget."""
+"""The plan of an ingest: the memory and disk space that it needs. It follows from the sizes that the source declares, the options and the
+budget.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,7 +54,7 @@ class Sizes:
 
 
 def holding_row(what: str, nbytes: int) -> dict[str, Any]:
-    """Return one item of the list of what the process holds in memory."""
+    """Return one entry of the list of items that the process holds in memory."""
     return {"what": what, "bytes": int(nbytes)}
 
 
@@ -81,7 +83,7 @@ def is_sparse(source: Source, options: Options) -> bool:
 
 
 def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
-    """Return the plan of an ingest from a URL, for which only the size is known before it is copied."""
+    """Return the plan of an ingest from a URL; before the source is copied, only its size is known."""
     holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", options.budget)]
     memory = {"budget": options.budget, **_total_bytes(holds, options)}
     disk = {"scratch": str(scratch), "copy_bytes": nbytes, "scratch_bytes_free": free_bytes(scratch)}
@@ -89,7 +91,7 @@ def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scr
 
 
 def _held_outside(kind: str, tables: Sequence[str], rows: int, options: Options) -> list[dict[str, Any]]:
-    """Return the memory items of row data, which are not limited by the budget."""
+    """Return the memory items of tables about rows; the budget does not limit these items."""
     if kind == "sparse":
         weights = [holding_row("weights of rows; outside the budget", 16 * rows)] if "weight" in tables else []
         cuts = [holding_row("entries of rows, and where rows are cut; outside the budget", 24 * rows)]
@@ -107,7 +109,9 @@ def _total_bytes(holds: list[dict[str, Any]], options: Options, outside: Sequenc
 
 
 def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
-    """Return what is known of the store: stripes of dense data follow from their shape, stripes of sparse data from their bytes."""
+    """Return what is known of the store's layout. Stripes of dense data follow from the shape of the data, stripes of sparse data from
+    their bytes.
+    """
     layout: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
     if kind == "dense" and sizes.rows and sizes.columns:
         items = {"auto": (8, 4), "float64": (8,), "float32": (4,)}[options.dtype]
@@ -131,11 +135,11 @@ def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
 
 
 def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
-    """Return an upper bound of the bytes of the stripes of sparse data, each of which is padded to whole chunks.
+    """Return an upper bound on the size in bytes of the stripes of sparse data; each stripe is padded to whole chunks.
 
     A chunk has at most 2 ``stripe_bytes`` (float32 and its index), and each stripe has less than one chunk of padding. There are no more
-    stripes than lines (columns, or rows). Two neighbouring stripes (except with the last one) together fill more than half a chunk, or one
-    of them fills a chunk by itself. Hence there are at most 4 entries / chunk + 1 chunks (`plan_stripes`).
+    stripes than lines (columns, or rows). Two neighbouring stripes together fill more than half a chunk, or one of them fills a chunk by
+    itself; pairs with the last stripe are an exception. Hence there are at most 4 entries / chunk + 1 chunks (`plan_stripes`).
     """
     if 8 * entries <= stripe_bytes:
         return _STORED * entries
@@ -154,13 +158,13 @@ def _in_chunks(length: int) -> int:
 
 
 _COLUMN_TABLES, _ROW_TABLES, _DESCRIPTIONS, _LISTED = 128, 32, 1 << 16, 128
-"""Bytes in a store in addition to the data: per column, its tables and name; per row, its tables; once, all ``zarr.json`` files with a
-short manifest; per further object, its line in the manifest.
+"""Bytes in a store in addition to the data. For each column: its tables and name. For each row: its tables. Once: all ``zarr.json`` files
+with a short manifest. For each further object: its line in the manifest.
 """
 
 _LINE_TABLES = 20
-"""Bytes that the shortest line of text, of two bytes, takes in tables: few row tables, or one letter of a sequence. Lines with entries take
-more.
+"""Bytes in tables for the shortest line of text, which has two bytes: a few row tables, or one letter of a sequence. Lines with entries
+take more.
 """
 
 
@@ -180,7 +184,9 @@ def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) ->
 
 
 def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str, Any]:
-    """Return the memory of the rows of dense data read at a time: a share of the budget, or one row."""
+    """Return the memory of the rows of dense data that are read at a time: rows for a part of the budget (1 / ``share``), but at least one
+    row.
+    """
     nbytes = max(_ROW_COPIES * (options.budget // share), ROW_BYTES * (columns or 0))
     return holding_row("rows at hand, checked and turned to a block", nbytes)
 
@@ -274,7 +280,7 @@ def _blocks_held(nbytes: int, options: Options) -> list[dict[str, Any]]:
 
 
 def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = False) -> Sizes:
-    """Return the sizes for a source in memory. The source itself is not counted; its blocks are, if they are small enough to stay in
+    """Return the sizes for a source in memory. The source itself is not counted; its blocks are counted if they are small enough to stay in
     memory.
     """
     sizes.holds += _blocks_held(sizes.nbytes or 0, options)

@@ -25,7 +25,9 @@ HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the bu
 
 
 class ColumnCounts:
-    """Number of entries per column, as a table that grows with the largest index found; it may be longer than the number of columns."""
+    """Number of entries of each column, in a table that grows with the largest index found; the table may be longer than the number of
+    columns.
+    """
 
     def __init__(self) -> None:
         self.table: npt.NDArray[np.uint32] = np.zeros(1 << 12, np.uint32)
@@ -36,7 +38,7 @@ class ColumnCounts:
         count_columns(cols, self.table)
 
     def merge(self, other: "ColumnCounts") -> None:
-        """Add another table."""
+        """Add the counts of another table."""
         self._reach(other.table.size)
         self.table[: other.table.size] += other.table
 
@@ -48,7 +50,7 @@ class ColumnCounts:
             self.table = grown
 
     def width(self, lo: int, hi: int) -> npt.NDArray[np.uint32]:
-        """Return the counts of columns ``lo:hi``, zero beyond the table."""
+        """Return the counts of columns ``lo:hi``; the counts of columns beyond the table are zero."""
         self._reach(hi)
         return self.table[lo:hi]
 
@@ -79,7 +81,7 @@ class Reading:
         return Spool(self.handles)
 
     def meet(self, lowest: int, highest: int) -> None:
-        """Record a range of indices."""
+        """Extend the range of indices found so far by the indices ``lowest`` to ``highest``."""
         self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
 
 
@@ -87,7 +89,7 @@ class Source(ABC):
     """An input that can be read.
 
     * ``name``: used in messages and stored.
-    * ``format``: its format; ``sparse``: whether it is stored as sparse.
+    * ``format``: the format of the input; ``sparse``: whether its features are stored as sparse.
     * ``names``: its feature names.
     * ``digest``: for a file, the digest of its content.
     * ``coder``: for a table, the reader of its columns.
@@ -120,8 +122,8 @@ class Source(ABC):
 
 
 class RowSource(Source):
-    """A source that yields rows (all formats except text). ``n_cols`` is its number of columns, and ``nbytes`` the approximate size of its
-    blocks, if known in advance.
+    """A source that yields rows (all formats except text). ``n_cols``: number of columns; ``nbytes``: approximate size of the blocks, if
+    known in advance.
     """
 
     n_cols: int | None
@@ -151,13 +153,17 @@ class RowSource(Source):
             raise SchemaError(f"{self.name}: {table} has the shape {shape}; it must be ({n},), one entry per row")
 
     def with_tables(self, x: Matrix, tables: dict[str, Any], row: int, target: Target) -> tuple[Matrix, Block]:
-        """Return rows ``x``, the first of which is row ``row``, with the checked entries of the row tables for them."""
+        """Return rows ``x`` together with the checked entries of the row tables for these rows; ``row`` is the number of the first of
+        them.
+        """
         part = {name: values[row : row + x.shape[0]] for name, values in tables.items()}
         return x, row_tables(part, target, lambda reason, k: self.fault(reason, row + k))
 
 
 def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, small: bool, phase: str = "read") -> Reading:
-    """Keep blocks in memory if they are small, else in the scratch folder. Blocks left there by a killed ingest are not read again."""
+    """Keep blocks in memory if they are small, else in the scratch folder. Blocks that a killed ingest left in the scratch folder are not
+    read from the source again.
+    """
     done = scratch.notes(phase)
     if done:
         reading.handles = [Handle.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
@@ -219,7 +225,7 @@ def _check_blocks(source: RowSource, options: Options, reading: Reading, progres
 
 
 def _with_target(block: Block, target: Target) -> Block:
-    """Return a block without the rows whose target is missing, if these are to be dropped."""
+    """Return a block; if rows with a missing target are to be dropped, without these rows."""
     if not target.drops_missing or "y" not in block or not np.isnan(block["y"]).any():
         return block
     keep = ~np.isnan(block["y"])
@@ -234,8 +240,8 @@ def as_floats(
 ) -> npt.NDArray[Any]:
     """Return finite float32 or float64 values equal to the given ones (for ``dtype="float32"``: the nearest ones).
 
-    ``place`` maps a position in the flattened values to row and column. ``missing="keep"`` accepts NaN; "refuse" rejects it with advice on
-    how to keep it; None rejects it without advice.
+    ``place`` maps a position in the flattened values to row and column. ``missing="keep"`` accepts NaN. "refuse" rejects NaN, with advice
+    on how to keep missing values; None rejects NaN without advice.
     """
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
         raise fault(f"values have the type {values.dtype}; numbers of at most 64 bits are expected", 0, None)
@@ -300,7 +306,7 @@ def check_width(found: int, options: Options, name: str, sparse: bool = False) -
 
 
 def check_row_fits(columns: int, options: Options, name: str) -> None:
-    """Raise SchemaError, with both sizes, if a single dense row, together with the data computed from it, exceeds the budget."""
+    """Raise SchemaError, with both sizes, if a single dense row exceeds the budget, together with the data computed from the row."""
     need = ROW_BYTES * columns
     if need > options.budget:
         row = f"reading one row takes {need} bytes, more than the budget of {options.budget}"

@@ -1,8 +1,8 @@
 """The scratch folder of one ingest: its lock, its journal of finished steps, and its removal.
 
-If a process is killed, nothing that it wrote is lost, because the system keeps the pages; if the computer reboots, written data may be
-lost. The journal therefore contains the id of the boot in which it was written, and a scratch folder of an earlier boot is discarded. For
-this reason data need not be flushed to disk during the ingest.
+If a process is killed, nothing that it wrote is lost, because the written pages are still in the system's memory. If the computer reboots,
+written data may be lost. The journal therefore contains the id of the boot in which it was written, and a scratch folder of an earlier boot
+is discarded. For this reason data need not be flushed to disk during the ingest.
 """
 
 import fcntl
@@ -134,8 +134,8 @@ def _lock_folder(folder: Path, held: ExitStack) -> None:
 
 
 def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
-    """Return this user's folder from an earlier attempt, or a new folder with a random name and access for this user only. It is created
-    only if ``make``.
+    """Return this user's folder from an earlier attempt, or else a new folder with a random name, which only this user may access. The new
+    folder is created only if ``make`` is true.
 
     A predictable name would let another user of the computer put a folder or a link there first. ``prefix`` is the start of the name and
     indicates the content of the folder.
@@ -163,8 +163,8 @@ def _is_private(path: Path) -> bool:
 
 
 def _sweep_abandoned(parent: Path, prefix: str) -> None:
-    """Remove the remains of this user's failed ingests into other stores, if nothing was written to them for a day, or they are from an
-    earlier boot.
+    """Remove what this user's failed ingests into other stores left, if nothing was written for a day, or if it is from before the last
+    boot.
     """
     oldest = max(time.time() - _KEPT_SECONDS, psutil.boot_time())
     for path in parent.iterdir():
@@ -176,7 +176,7 @@ def _sweep_abandoned(parent: Path, prefix: str) -> None:
 
 @contextmanager
 def _take_turns(parent: Path) -> Iterator[None]:
-    """Lock the folder briefly. If another user holds the lock for more than a second, continue without it."""
+    """Hold a lock on the folder for a short time. If another user holds the lock for more than a second, continue without the lock."""
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for _ in range(100):
@@ -190,7 +190,7 @@ def _take_turns(parent: Path) -> Iterator[None]:
 
 
 def sweep_scratch(folder: Path) -> None:
-    """Remove the scratch of an ingest that was killed after its last step. Other folders, and folders in use, are kept."""
+    """Remove the scratch folder of an ingest that was killed after its last step. Other folders, and folders in use, are not removed."""
     if folder.is_dir():
         with suppress(RunLocked, SchemaError), Scratch(folder, {}, resume=False):
             pass

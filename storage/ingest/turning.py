@@ -65,7 +65,7 @@ class Compressed:
 
 @dataclass(frozen=True)
 class CompressedPiece:
-    """Consecutive rows of a CSR matrix, or columns of a CSC matrix: ``first`` is the first of them, ``pointers`` are their pointers."""
+    """Consecutive rows of a CSR matrix, or columns of a CSC matrix, from number ``first`` on; ``pointers`` is their part of ``indptr``."""
 
     source: Compressed
     first: int
@@ -113,8 +113,8 @@ class _Handle:
 
 
 def check_turning(source: Compressed, options: Options) -> None:
-    """Reject a matrix stored by columns if the tables for transposing it exceed half of the budget, as happens with many rows. Raises
-    DataError with both sizes.
+    """Raise DataError, with both sizes, if the tables for transposing a matrix stored by columns exceed half of the budget. This happens if
+    the matrix has many rows.
     """
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:

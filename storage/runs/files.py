@@ -1,4 +1,4 @@
-"""The JSON files of a run. The last key of each is its own crc32c, and `REMEDIES` says what to do if the file is damaged.
+"""The JSON files of a run. The last key of each file holds the file's checksum, a crc32c; `REMEDIES` says what to do if a file is damaged.
 
 The text stays plain JSON for any reader. The checksum covers the bytes before it, so even a changed space is noticed.
 """
@@ -107,7 +107,7 @@ def _read_file(file: Path, remedy: str | None) -> Json:
 
 
 def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield each line of a sealed history with its entry. An incomplete last line, left by a killed writer, is skipped.
+    """Yield each line of a sealed history with the entry in it. An incomplete last line, left by a killed writer, is skipped.
 
     Raises DigestMismatch for a damaged line.
     """
@@ -184,7 +184,7 @@ class StepManifest:
         return replace(self, status="failed", finished=_time_now(), message=message)
 
     def covers(self, wanted: "StepManifest") -> bool:
-        """Return whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are unchanged."""
+        """Return whether this step is done, with the inputs and parameters of ``wanted``, and whether its outputs are unchanged."""
         if self.status != "done" or self.key != wanted.key:
             return False
         with suppress(MissingBlock):
@@ -220,7 +220,7 @@ def read_step_json(path: str | os.PathLike[str]) -> Json:
 def digest_of(path: str | os.PathLike[str]) -> str:
     """Return the digest of a path or URL: the digest in the manifest of a store or model, or the sha256 of a file or of a folder's files.
 
-    Raises MissingBlock if there is nothing.
+    Raises MissingBlock if nothing exists there.
     """
     local = local_path(path)
     if local is None and not holds_store(path):

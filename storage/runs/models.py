@@ -57,7 +57,7 @@ def _foreign_files(objects: Objects) -> set[str]:
 
 
 def model_class(url: str | os.PathLike[str]) -> str | None:
-    """Return the class of the model at this location, or None if there is none; only its root is read."""
+    """Return the class of the model at this location, or None if there is none; only the root of the model is read."""
     try:
         return record_class(_model_fields(open_objects(url).read(ROOT).tobytes(), os.fspath(url))) or ""
     except (OSError, StorageError):

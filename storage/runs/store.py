@@ -100,7 +100,7 @@ class RunStore:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> "RunStore":
-        """Create the folder of a run, or open it if it was created with the same configuration; use `begin` to write afterwards."""
+        """Create the folder of a run, or open it if it was created with the same configuration. To write to it, use `begin` instead."""
         run = cls(_run_folder(path))
         if not run._was_made(_plain_json(config)):
             with cls.begin(path, config):
@@ -110,12 +110,12 @@ class RunStore:
     @classmethod
     @contextmanager
     def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
-        """Hold the folder of a run from its creation on; it may exist already with the same configuration.
+        """Create the folder of a run, or open an existing one with the same configuration, and hold its lock during the block.
 
-        If several processes begin one run at the same time, one creates it; its lock is the first file, so the others are rejected.
-        ``born`` says whether this call wrote the configuration. Raises RunLocked, naming pid, host and start time, if another process holds
-        the run; OtherRun, with the differing keys, if the folder holds a run with another configuration; SchemaError if it holds other
-        files.
+        If several processes begin one run at the same time, one creates it; its lock is the first file, so the others are rejected. The
+        attribute ``born`` says whether this call wrote the configuration. Raises RunLocked, naming pid, host and start time, if another
+        process holds the run; OtherRun, with the differing keys, if the folder holds a run with another configuration; SchemaError if it
+        holds other files.
         """
         run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
@@ -130,7 +130,7 @@ class RunStore:
             yield run
 
     def _was_made(self, wanted: Mapping[str, Any]) -> bool:
-        """Return whether the folder holds the run of this configuration already. Raises OtherRun if it holds another one."""
+        """Return whether the folder already holds a run with this configuration. Raises OtherRun if it holds a run with another one."""
         if not (self.path / "config.json").exists():
             return False
         stored = self.config
@@ -234,8 +234,8 @@ class RunStore:
         (self.path / "config.json").unlink(missing_ok=True)
 
     def save_checkpoint(self, iteration: int, state: object, about: Mapping[str, Any] | None = None) -> None:
-        """Write the state after ``iteration`` iterations, with JSON values about it. The last two checkpoints are kept, even if the disk is
-        full.
+        """Write the state after ``iteration`` iterations, and the JSON values ``about`` it. The last two checkpoints are kept, even if the
+        disk is full.
         """
         named_arrays, value = to_arrays(state)
         arrays, index = pack(named_arrays)
@@ -314,7 +314,7 @@ class RunStore:
         return [entry for _, entry in read_lines(self.path / HISTORY)]
 
     def truncate_history(self, iteration: int) -> None:
-        """Truncate ``history.jsonl`` before the first entry whose "iteration" is larger; called when a run resumes."""
+        """Truncate ``history.jsonl`` before the first entry whose "iteration" exceeds ``iteration``; called when a run resumes."""
         lines = []
         for line, entry in read_lines(self.path / HISTORY):
             if (entry.get("iteration") or 0) > iteration:

@@ -1,4 +1,4 @@
-"""A tall matrix stored in tiles. Each tile is a file with some rows of 64 columns and their crc32c; tasks read and write tiles
+"""A tall matrix stored in tiles. Each tile is a file that holds some rows of 64 columns and a crc32c; tasks read and write tiles
 separately.
 """
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def require_path(path: str, what: str) -> str:
-    """Return ``path`` if it exists. Raises ConfigError if it does not; StorageError if an object store has no such object or does not
-    answer.
+    """Return ``path`` if it exists. Raises ConfigError if the path does not exist; StorageError if an object store has no such object or
+    does not answer.
     """
     from ...storage.places import is_local
 
@@ -35,7 +35,7 @@ def require_path(path: str, what: str) -> str:
 
 
 def require_run(path: str) -> str:
-    """Return the path of a run that has begun, after checking its records against their checksums.
+    """Return the path of a run that has begun, after comparing the records of the run with their checksums.
 
     Raises ConfigError if nothing is there, or the run was stopped before it wrote anything; DigestMismatch with a remedy if a record is
     damaged.
@@ -53,7 +53,9 @@ def require_run(path: str) -> str:
 
 @contextmanager
 def explain_unbegun(path: str) -> Iterator[None]:
-    """If a signal inside the block stops a run that has not begun, add to its message what `require_run` will say."""
+    """If a signal inside the block stops a run that has not begun, add the message of `require_run` for such a run to the message of the
+    signal.
+    """
     try:
         yield
     except BaseException as error:
@@ -101,7 +103,7 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
-    """Write a block store from a source, with paths unchanged, and return its figures."""
+    """Write a block store from a source, without changing any path, and return a description of the store (sizes, labels, digest, …)."""
     from ...storage.encoding.record import as_number
     from ...storage.ingest import ingest
 
@@ -140,7 +142,7 @@ def store_figures(store: BlockStore) -> dict[str, Any]:
 def collect_extras(
     args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None, spell: Locator = dotted_path
 ) -> dict[str, Any]:
-    """Return the given inputs of a fit in addition to its data.
+    """Return the inputs of a fit that the user gave in addition to the data.
 
     ``width``: number of features of a text that is read instead of a store. ``spell``: function that returns the name of an input as the
     user typed it.
@@ -221,8 +223,8 @@ def _further_input(item: ExtraInput, file: str, store: str, width: int | None, c
 def user_questions(
     recommend: int | None, members: str | None, labels: str | None, store: str, *, three_way: bool = False, proba: bool = False
 ) -> dict[str, Any]:
-    """Return the arguments of a request for recommendations, or for the labels of all users from those of some. The files that the
-    arguments name are read.
+    """Return the arguments of a request about users: recommendations, or labels of all users from the labels of some. Files named by the
+    options are read.
 
     Raises ConfigError for options that exclude each other, or missing files; DataError with file and line for invalid contents.
     """
@@ -244,7 +246,7 @@ def user_questions(
 
 
 def answer_users(run: str, store: str, out: str, asked: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    """Write the candidates or labels of users to a file. Returns its figures, or with ``dry_run`` the plan."""
+    """Write the recommended candidates or the labels of users to a file. Return a summary, or the plan with ``dry_run``."""
     from ...pipeline.runs.recommend import use_store
 
     return use_store(str(run), store, out, **asked, **settings)

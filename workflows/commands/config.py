@@ -55,7 +55,7 @@ def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, a
 
 
 def explained_text(config: MethodConfig) -> str:
-    """Return all parameters as YAML with their meaning, given ones first."""
+    """Return all parameters as YAML with their meaning; the parameters that the user set come first."""
     values, given = config.model_dump(mode="json"), config.model_fields_set
     lines = {name: yaml_text({name: value}) for name, value in values.items()}
     width = min(max(map(len, lines.values())), 40)

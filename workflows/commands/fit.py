@@ -67,8 +67,8 @@ def fit(frame: Frame, method: str, data: str | None, run: str, compute: ComputeO
 def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the store or text to learn from, and the options of a text.
 
-    Raises ConfigError unless exactly one of ``data`` and ``stream`` is given and exists; also if a text has no number of features, or if
-    options of texts are given with a store.
+    Raises ConfigError unless exactly one of ``data`` and ``stream`` is given and exists. Also raises ConfigError if the number of features
+    of a text is not given, or if options of texts are given with a store.
     """
     options = {key: value for key, value in text.items() if value is not None}
     if stream is None:
@@ -94,8 +94,8 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
 
 
 class Asked(NamedTuple):
-    """The options of a fit: inputs, parameters as typed, the names of parameters in error messages, and the number of features, against
-    which kernels are checked.
+    """The options of a fit: inputs, parameters as typed, a function that names parameters in error messages, and the number of features
+    (``d``), which the check of kernels needs.
     """
 
     args: FitArgs
@@ -104,12 +104,15 @@ class Asked(NamedTuple):
     d: int | None
 
     def config(self, changed: Mapping[str, Any] | None = None, place: Locator | None = None) -> MethodConfig:
-        """Return the checked parameters of the method, with some changed. Raises ConfigError for an invalid key or value."""
+        """Return the checked parameters of the method, after replacing those in ``changed``. Raises ConfigError for an invalid key or
+        value.
+        """
         return shared.method_config(self.args.method, {**self.values, **(changed or {})}, place or self.place, self.d)
 
 
 def read_options(method: str, data: str, options: dict[str, Any]) -> Asked:
-    """Return the options of a fit on a store or text, with parameters identified by their names.
+    """Return the options of a fit on a store or text; each parameter is stored under its own name, whether it was typed as an option or by
+    ``--set``.
 
     Raises ConfigError if a parameter is given twice.
     """
@@ -191,9 +194,9 @@ def tune(
     dry_run: bool,
     **options: Any,
 ) -> Result:
-    """Compare the parameters of a grid by cross-validation, and fit METHOD with the best ones on all rows.
+    """Compare the parameters of a grid by cross-validation, and fit METHOD with the best parameters on all rows.
 
-    Settings are compared by accuracy, or R2, or by a score of scikit-learn (--scoring roc_auc).
+    The parameters are compared by accuracy, by R2 if the target is numeric, or by a score of scikit-learn (--scoring roc_auc).
 
     For fgm, every number of rounds up to max_rounds is compared at no extra cost, and the best one replaces max_rounds.
     """
@@ -317,7 +320,7 @@ def predict(
 @cluster_options
 @dry_run_option
 def score(frame: Frame, run: str, store: str, covariates: str | None, compute: ComputeOptions, dry_run: bool) -> Result:
-    """Show the metrics of RUN on STORE (or a file, as in predict), and keep them for its report."""
+    """Show the metrics of RUN on STORE (or on a file, as in predict), and store them in RUN for its report."""
     from ...pipeline import score_store
     from ...pipeline.runs.evaluation import told_figures
     from ...storage.objects import require_writable
@@ -343,7 +346,9 @@ def score(frame: Frame, run: str, store: str, covariates: str | None, compute: C
 @cluster_options
 @dry_run_option
 def stability(frame: Frame, run: str, resamples: int, seed: int | None, compute: ComputeOptions, dry_run: bool) -> Result:
-    """Show how often the method of RUN selects each feature over resamples of its training rows, and keep it for its report (fgm)."""
+    """Show how often the method of RUN (fgm) selects each feature over resamples of the training rows, and store the result in RUN for its
+    report.
+    """
     from ...pipeline import selection_stability
     from ...storage.objects import require_writable
     from ..report.collect import model_run, save_stability

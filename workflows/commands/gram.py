@@ -62,7 +62,7 @@ def build_store(
     overwrite: bool = False,
     scale: str | None = "auto",
 ) -> tuple[str, dict[str, Any]]:
-    """Build, plan or replace a Gram store. Returns status and figures."""
+    """Build, plan or replace a Gram store. Returns the status and a summary."""
     from ...pipeline.runs.gram_stores import build_grams
     from ...storage import BlockStore
 
@@ -73,7 +73,7 @@ def build_store(
 
 
 def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, overwrite: bool = False) -> dict[str, Any]:
-    """Write precomputed matrices to a Gram store and return its figures. Raises SchemaError if the matrices and the block store have
+    """Write precomputed matrices to a Gram store and return a summary. Raises SchemaError if the matrices and the block store have
     different numbers of rows.
     """
     from ...storage import BlockStore, SchemaError
@@ -103,7 +103,7 @@ def gram_figures(store: GramStore) -> dict[str, Any]:
 
 
 def kernel_name(record: Mapping[str, Any]) -> str:
-    """Return the text of a stored kernel; for a precomputed one, its label."""
+    """Return the text of a stored kernel: its expression or, for a precomputed kernel, its label."""
     from ...pipeline.runs.gram_stores import KernelSpec
 
     if record.get("name") == "precomputed":
@@ -112,8 +112,8 @@ def kernel_name(record: Mapping[str, Any]) -> str:
 
 
 def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """Return the kernels that are not to be kept, and the unlisted blocks, each with its size in bytes. Without ``keep`` all kernels are
-    kept.
+    """Return two lists, each entry with its size in bytes: the kernels that ``keep`` does not name (none without ``keep``), and the
+    unlisted blocks.
     """
     if keep is None:
         return [], store.orphans()
@@ -151,7 +151,7 @@ def gram(
 ) -> Result:
     """Compute the kernel matrices of the rows of STORE into a Gram store. Existing blocks are not computed again.
 
-    With --precomputed the matrices come from a file; STORE, if given, is the store of their rows.
+    With --precomputed the matrices come from a file; STORE, if given, is the store of the rows that the matrices are about.
     """
     if (kernels is None) == (precomputed is None):
         hint = "a kernel file with the line '- grid: {}' gives the default kernels of a fit"
@@ -174,7 +174,7 @@ def gram(
 @click.argument("store", type=Url("store"))
 @cluster_options
 def repair(frame: Frame, grams: str, store: str, compute: ComputeOptions) -> Result:
-    """Re-read the Gram store GRAMS, and compute its damaged blocks again from STORE, the block store it was built from."""
+    """Re-read the Gram store GRAMS, and compute damaged blocks again from STORE, the block store from which GRAMS was built."""
     from ...pipeline.runs.gram_stores import repair_grams
 
     with frame.progress() as emit:

@@ -1,4 +1,6 @@
-"""``fit`` and ``tune``: a subcommand per method, made when it is used, with an option for each parameter of the method."""
+"""``fit`` and ``tune`` have a subcommand per method, with an option for each parameter of the method. A subcommand is made when it is
+used.
+"""
 
 from __future__ import annotations
 
@@ -113,8 +115,8 @@ class MethodCommand(Command):
 
 
 class MethodGroup(click.Group):
-    """A command with a subcommand for each method, such as ``gramplane fit fgm``. Subcommands have the options of a template and those of
-    their method.
+    """A command with a subcommand for each method, such as ``gramplane fit fgm``. A subcommand has the options of a template and the
+    parameters of its method.
     """
 
     def __init__(self, template: click.Command, methods: Callable[[], Iterable[str]] = METHODS.keys) -> None:

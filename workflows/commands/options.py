@@ -100,7 +100,7 @@ def _refuse_no_text(ctx: click.Context) -> None:
 
 
 class Url(click.ParamType):
-    """A path or URL for one use of `gramplane.storage.places.USES`; ``file://`` becomes a path."""
+    """A path or URL, for the use ``use`` (a key of `gramplane.storage.places.USES`); ``file://`` becomes a path."""
 
     name = "path or URL"
 
@@ -199,7 +199,7 @@ def complete_method(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the matching parameters of the method for shell completion, and after ``loss=`` the named values."""
+    """Return the matching parameters of the method for shell completion or, after ``loss=``, the matching named values."""
     # What stands before the option is not sorted into parameters yet, the option lacking its value.
     words = (ctx.info_name, *ctx.params.values(), *ctx.args)
     method = next((word for word in words if isinstance(word, str) and word in METHODS), None)
@@ -279,7 +279,7 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
 
 
 def method_config(method: str, values: Mapping[str, Any], place: Locator | None = None, d: int | None = None) -> MethodConfig:
-    """Return the checked parameters of ``method``. Kernels may have any form that `with_kernels` reads, for ``d`` features.
+    """Return the checked parameters of ``method`` on data with ``d`` features. Kernels may be written in any way that `with_kernels` reads.
 
     Raises ConfigError if the method or a key is unknown (with the closest name), or a value is not allowed.
     """
@@ -291,5 +291,5 @@ def method_config(method: str, values: Mapping[str, Any], place: Locator | None 
 
 
 def explicit_values(config: MethodConfig) -> dict[str, Any]:
-    """Return the given parameters, converted to their types."""
+    """Return the parameters that were set explicitly, converted to their types."""
     return config.model_dump(exclude_unset=True)

@@ -39,10 +39,10 @@ def write_report(
     names
         A name for each run; by default the folders' names.
     written
-        Paths of files that an earlier report is known to have written, whatever they hold now.
+        Paths of files that an earlier report is known to have written; they are replaced whatever they contain now.
     excel_safe
-        Put an apostrophe before texts in the CSV files that a spreadsheet would compute: those that begin with = or @, or with + or - and
-        are no numerals.
+        In the CSV files, put an apostrophe before texts that a spreadsheet would take for formulas: texts that begin with = or @, and texts
+        that begin with + or - and are not numbers.
     warn
         Without ``excel_safe``, called with a message about such texts; default: a Python warning.
     title
@@ -81,7 +81,7 @@ def write_views(
 
 
 _MARKS = {".html": b"Written by gramplane from ", ".csv": b"run,", ".json": b'[\n {\n  "run": '}
-"""Text that every file of a report contains, by file extension; a CSV table and a JSON list begin with it."""
+"""Text that identifies files written by a report, by file extension: a CSV table or a JSON list begins with it, a page contains it."""
 
 
 def _refuse_foreign(file: Path) -> None:

@@ -23,8 +23,8 @@ MORE_WORK = {"max_rounds": "rounds", "max_iter": "steps", "max_nodes": "nodes", 
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to try: reason, remedy, and the command to type if there is one. Of each subject (``about``) only the first advice is
-    shown.
+    """A suggestion: the reason, the remedy, and the command to type if there is one. Of all suggestions on one subject (``about``), only
+    the first is shown.
     """
 
     about: str
@@ -33,7 +33,7 @@ class Advice:
 
 
 def list_advice(run: RunView) -> list[Advice]:
-    """Return the advice that the figures of a run suggest, most important first, one for each subject."""
+    """Return the advice that the results of a run suggest, most important first, at most one piece for each subject."""
     found: dict[str, Advice] = {}
     for rule in RULES:
         if (item := rule(run)) is not None:
@@ -156,7 +156,7 @@ def _edge_of_grid(run: RunView) -> Advice | None:
 
 
 def _is_allowed(run: RunView, key: str, values: Sequence[float]) -> bool:
-    """Return whether the method accepts the next value beyond the end of the grid at which the chosen value lies."""
+    """Return whether the method accepts one more value beyond the end of the grid; the chosen value lies at this end."""
     near, end = (values[1], values[0]) if number(run.params[key]) == values[0] else (values[-2], values[-1])
     following = end**2 / near if values[0] > 0 else 2 * end - near
     try:

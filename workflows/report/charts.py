@@ -23,10 +23,9 @@ MAX_OPACITY = 0.85  # of the largest entry of a heat map
 
 
 def paint(axes: Axes, chart: Chart) -> None:
-    """Draw a chart on a pair of axes.
+    """Draw a chart on matplotlib axes.
 
-    Examples
-    --------
+    Examples --------
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
@@ -148,7 +147,7 @@ def _name_ends(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def _paint_ranking(axes: Axes, chart: Chart) -> None:
-    """Draw a bar for each name, or a point with its interval if there is a second series. Long names stand above their bar."""
+    """Draw a bar for each name or, if there is a second series, a point with its interval. Long names are written above their bars."""
     values, names = chart.series[0].y, [plain_text(name) for name in chart.names]
     rows = range(len(values))
     is_long, colours = has_long_names(chart.names), [PALETTE[0] if value >= 0 else NEGATIVE for value in values]
@@ -172,7 +171,7 @@ def _paint_ranking(axes: Axes, chart: Chart) -> None:
 
 
 def _paint_heat(axes: Axes, chart: Chart) -> None:
-    """Draw cells in one colour per sign; small values are transparent, so that they fade on light and dark pages alike."""
+    """Draw cells in one colour per sign; small values are transparent, so that they match the background of light and dark pages."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
     values = [value for row in chart.matrix for value in row if math.isfinite(value)]

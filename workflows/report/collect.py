@@ -65,7 +65,9 @@ def _state(run: RunStore) -> str:
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:
-    """Return state, method, rounds and last figures of a run. Needs no cluster and no data. Raises ConfigError if it is no run."""
+    """Return state, method, number of rounds and last values (such as the objective) of a run. Needs no cluster and no data. Raises
+    ConfigError if it is no run.
+    """
     tuned, run = is_tuned(path), _open(path)
     summary, history, state = run.read_json("summary"), run.history(), _state(run)
     figures = {"run": str(path), "state": state, "method": run.config["tune" if tuned else "method"]}
@@ -126,7 +128,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
 
 
 def _fit_command(path: str | Path, config: Mapping[str, Any], data: object) -> str:
-    """Return the command that repeats a fit; ``""`` if the fit took further files, whose names are not recorded."""
+    """Return the command that repeats a fit; ``""`` if the fit read further files, because their names are not recorded."""
     from ...pipeline import METHODS
     from .words import relative_path
 
@@ -142,7 +144,7 @@ def _fit_command(path: str | Path, config: Mapping[str, Any], data: object) -> s
 
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
-    """Keep the scores on a store in the run directory; they replace earlier scores on the same store."""
+    """Store the scores on a store in the run directory; they replace earlier scores on the same store."""
     from ...storage.errors import plain_json
 
     run = _open(path)
@@ -151,7 +153,7 @@ def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
 
 
 def save_stability(path: str | Path, found: Mapping[str, Any]) -> None:
-    """Keep the stability of the selection in the run directory, in place of an earlier one."""
+    """Store the stability of the selection in the run directory, replacing an earlier one."""
     from ...storage.errors import plain_json
 
     _open(path).write_json("stability", plain_json(found))

@@ -78,7 +78,7 @@ class ChartDisplay:
         Raises
         ------
         TypeError
-            The estimator has no such chart; the message names estimators that do.
+            The estimator has no such chart; the message names estimators that have one.
         ValueError
             The estimator selected nothing to draw.
         """
@@ -121,7 +121,7 @@ class ChartDisplay:
 
     @classmethod
     def _shared(cls) -> Sequence[Callable[[RunView], list[Chart]]]:
-        """Return the charts for methods that bring none of their own."""
+        """Return the charts for methods that define none of their own."""
         return ()
 
 
@@ -158,7 +158,7 @@ class PathDisplay(ChartDisplay):
         Raises
         ------
         TypeError
-            The estimator has no path; the message names estimators that do.
+            The estimator has no path; the message names estimators that have one.
         """
         fitted = _last_step(estimator)
         if not isinstance(fitted, CrossValidated) or not hasattr(fitted, "cv_results_"):
@@ -286,7 +286,7 @@ class MapDisplay(ChartDisplay):
 
 
 def _paint_figure(chart: Chart) -> Axes:
-    """Return the axes of a new figure with a chart, on white: the colours of its text are those of a light page."""
+    """Draw a chart on a new figure and return the axes. The figure is white, because the text has the colours for a light page."""
     from matplotlib import pyplot
 
     height = ranking_height(chart.names) + 0.3 if chart.kind == "ranking" else chart.size[1]
@@ -314,7 +314,7 @@ def _with_labels(view: RunView, labels: Sequence[Any] | None) -> RunView:
 
 
 def view_estimator(estimator: Any) -> RunView:
-    """Return a fitted estimator as a view for the report. Raises TypeError if it is not one of gramplane's estimators."""
+    """Return a fitted estimator as a view for the report. Raises TypeError if ``estimator`` is not one of gramplane's estimators."""
     name, method = type(estimator).__name__, getattr(type(estimator), "_method", None)
     info = None if method is None else METHODS.get(method.name)
     if info is None:

@@ -1,4 +1,4 @@
-"""The charts of a page by section: charts for all methods, and charts that a method brings."""
+"""The charts of a page by section: charts for all methods, and charts that single methods define."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ COMPARING: dict[str, Sequence[Callable[[Sequence[RunView]], list[Chart]]]] = {
     MODEL: (shared_charts.accuracy,),
     WORK: (shared_charts.objective, shared_charts.gaps, shared_charts.bounds, shared_charts.certificates),
 }
-"""Charts that show all runs in one picture, by section. Charts that a method brings belong to the section of the model."""
+"""Charts that show all runs in one picture, by section. Charts that a method defines belong to the section of the model."""
 
 SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
     PREDICTIONS: (score_charts.trials, score_charts.predictions),
@@ -44,7 +44,7 @@ def has_course(chart: Chart) -> bool:
 
 
 def comparing_charts(runs: Sequence[RunView], section: str) -> list[Chart]:
-    """Return the charts that show several runs in one picture, each once."""
+    """Return the charts that show several runs in one picture, without repetitions."""
     present = {run.method for run in runs}
     systems = [info.charts for name, info in METHODS.items() if name in present] if section == MODEL else []
     functions = dict.fromkeys([*COMPARING[section], *(function for charts in systems for function in charts.comparing)])
@@ -75,7 +75,7 @@ def list_charts(path: str | Path) -> list[Chart]:
 
 
 def section_pictures(runs: Sequence[RunView]) -> dict[str, list[Picture]]:
-    """Return all pictures of the runs by section: first those that show all runs, then those of each run."""
+    """Return all pictures of the runs by section: first the pictures that show all runs, then the pictures of each run."""
     runs, numbers = [replace(run, is_compared=len(runs) > 1) for run in runs], count(1)
     return {section: list(_pictures(runs, section, numbers)) for section in SECTIONS}
 

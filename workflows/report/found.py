@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
 
 def system_charts(run: RunView) -> SystemCharts:
-    """Return the charts and tables that the method of a run brings to reports."""
+    """Return the charts and tables that the method of a run adds to reports."""
     return METHODS[run.method].charts if run.method in METHODS else SystemCharts()
 
 
@@ -58,7 +58,7 @@ def model_rows(run: RunView) -> list[tuple[ShownTable, Sequence[Row]]]:
 def what_was_found(run: RunView, most: int = 10) -> Found | None:
     """Return the first rows of the main result of a run; None before the first round.
 
-    Selected features come with the share of resamples that select them, where it was measured.
+    Each selected feature has the share of resamples that select it, if the stability was measured.
     """
     shown, rows = next(iter(model_rows(run)), (None, ()))
     if shown is None:

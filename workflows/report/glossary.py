@@ -1,4 +1,4 @@
-"""Meaning of the figures: the sentences of ``figures.txt``, and those of methods from other packages."""
+"""Glossary: the meaning of headings and values in results, from ``figures.txt`` and from methods of other packages."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,9 @@ def _lines() -> dict[str, str]:
 
 
 def explain_heading(heading: str) -> str:
-    """Return the meaning of a heading, or ``""``: ``weight[a]`` counts as ``weight``, ``seconds_solve`` as a part of the seconds."""
+    """Return the meaning of a heading; ``""`` if it has none. ``weight[a]`` has the meaning of ``weight``; a heading such as
+    ``seconds_solve`` is explained as a part of the time of a round.
+    """
     name = re.sub(r"\[.*\]$", "", heading, flags=re.DOTALL)
     if name in glossary():
         return glossary()[name]

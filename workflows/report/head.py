@@ -1,4 +1,4 @@
-"""Head of a page and text for a paper: version, data, seed and paths; methods paragraph and sources."""
+"""Head of a page (version, data, seed and paths) and text for a paper (methods paragraph and sources)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _SUMMARY = {
     "outer_gap": "gap to the exact optimum",
     "seconds": "seconds of the run",
 }
-"""Figures of the summary and their names on the page, the same for all methods."""
+"""Entries of the summary and their names on the page, the same for all methods."""
 
 LINKS = 3 << 18  # bytes that the links of all tables of a page may hold
 
@@ -81,7 +81,7 @@ def _figure(run: RunView, key: str) -> object:
 
 
 def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
-    """Return ``{"name", "values"}`` rows of the runs: figures first, then the settings in which several runs differ."""
+    """Return ``{"name", "values"}`` rows with a value for each run: first the results, then the settings in which the runs differ."""
     measures = [("accuracy on unseen rows", "accuracy", percent), ("R2 on unseen rows", "r2", cell)]
     rows: list[tuple[str, list[Any]]] = []
     for name, measure, text in measures:
@@ -151,7 +151,7 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
 
 
 def _within_limit(parts: Sequence[Section]) -> list[Section]:
-    """Return the sections; tables keep their CSV links until all links together reach the size limit of a page."""
+    """Return the sections. If the CSV links of all tables together exceed the size limit of a page, the last tables lose theirs."""
     left, shown = LINKS, []
     for part in parts:
         tables = []
@@ -170,7 +170,7 @@ def slug(text: str) -> str:
 def page(runs: Sequence[RunView], footer: str = "", title: str = "") -> str:
     """Return the HTML page of one run, or of several side by side.
 
-    jinja2 escapes all text, matplotlib the names in figures. A content security policy forbids scripts and external content.
+    jinja2 escapes all text; matplotlib escapes the names in figures. A content security policy forbids scripts and external content.
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup

@@ -55,7 +55,7 @@ VARIABLES |= {RULE: "var(--rule)", PAPER: "var(--paper)"}
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page: heading, caption, drawing, description in words, and a link that holds the drawing as a file."""
+    """A figure of the page: heading, caption, drawing, description in words, and a link that contains the drawing as a file."""
 
     title: str
     caption: str
@@ -65,7 +65,7 @@ class Picture:
 
 
 def picture(chart: Chart, number: int = 0) -> Picture:
-    """Return a chart as a figure of the page; ``number`` makes its ids unique there."""
+    """Return a chart as a figure of the page; ``number`` makes the ids in the drawing unique on the page."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

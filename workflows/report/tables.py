@@ -21,8 +21,8 @@ MAX_ERRORS = 15  # of them
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page, cells as text. ``link`` holds the table as CSV. ``shares``: for a confusion matrix, each cell's share of its
-    true class.
+    """A table of the page; its cells are texts. ``link`` contains the table as CSV. ``shares``: for a confusion matrix, each cell as a
+    share of the rows of its true class.
     """
 
     title: str
@@ -40,7 +40,9 @@ class Table:
 
 
 def csv_text(rows: Sequence[Row], texts: Callable[[Any], Any] = str) -> str:
-    """Return rows as CSV with the union of their keys as header, floats in full precision. ``texts`` converts each text cell."""
+    """Return rows as CSV. The header is the union of the rows' keys; floats are written in full precision. ``texts`` converts each text
+    cell.
+    """
     columns = list(dict.fromkeys(key for row in rows for key in row))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -60,7 +62,7 @@ def _plain(value: object) -> object:
 
 
 def _is_text(value: object) -> bool:
-    """Return whether the CSV cell of a value begins with a text."""
+    """Return whether a value is a text, or a list that begins with a text."""
     return isinstance(value, str) or (isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], str))
 
 
@@ -178,7 +180,7 @@ def found_table(run: RunView) -> Table | None:
 
 
 def decision_table(run: RunView, name: str = "") -> Table | None:
-    """Return the parts of one example decision, from the last score that kept one."""
+    """Return the contributions to the decision for one example row, from the last score that stored such a row."""
     score = next((score for score in reversed(run.shown_scores) if score.get("decision")), None)
     if score is None:
         return None
@@ -201,8 +203,8 @@ def work_tables(run: RunView) -> list[Table]:
 
 
 def confusion(run: RunView, name: str = "") -> Table | None:
-    """Return the confusion matrix of the rows scored last; for many classes, the most frequent errors. ``name``: name of the run, if there
-    are several.
+    """Return the confusion matrix of the rows scored last or, if there are many classes, the most frequent errors. ``name``: name of the
+    run, if there are several.
     """
     score = next((score for score in reversed(run.shown_scores) if score.get("confusion")), None)
     if score is None:

@@ -17,7 +17,7 @@ ROWS = {HELD_OUT_ROWS: "test rows", TRAINING_ROWS: "training rows"}
 
 @dataclass(frozen=True)
 class Measured:
-    """A score with its 95 % interval and a description of its rows. ``correct``: number of correctly predicted rows, if they were
+    """A score with its 95 % interval, and a description of the scored rows. ``correct``: number of correctly predicted rows, if they were
     counted.
     """
 
@@ -36,14 +36,14 @@ def percent(value: float) -> str:
 
 
 def figure(value: float) -> str:
-    """Return a number to three digits: 141,700 and 0.00012, not 1.417e+05 and 1.2e-04."""
+    """Return a number as text: an integer from 1,000 on, else three significant digits; 141,700 and 0.00012, not 1.417e+05 and 1.2e-04."""
     if not math.isfinite(value):
         return "" if math.isnan(value) else str(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def relative_path(path: object) -> str:
-    """Return a path relative to the working directory; addresses of object stores stay as they are."""
+    """Return a path relative to the working directory; URLs stay as they are."""
     return str(path) if "://" in str(path) else os.path.relpath(str(path))
 
 
@@ -56,7 +56,9 @@ def spoken(parts: Sequence[str]) -> str:
 
 
 def unseen(run: RunView, measure: str) -> Measured:
-    """Return accuracy or R2 on rows not used for training: the last score on such rows, or the last round's held-out score."""
+    """Return accuracy or R2 on rows not used for training: from the last score on such rows, or else the held-out score of the last
+    round.
+    """
     for score in reversed(run.shown_scores if run.is_unseen else ()):
         if math.isfinite(number(score.get(measure))):
             return _measured(score, measure)
@@ -90,7 +92,7 @@ def on_training_rows(run: RunView, measure: str) -> Measured:
 
 
 def best_known(run: RunView, measure: str) -> Measured:
-    """Return accuracy or R2 on the most informative rows: unseen rows, else folds, else training rows."""
+    """Return accuracy or R2 on the most informative rows: unseen rows if scored, else held-out folds, else training rows."""
     ways = (unseen(run, measure), over_folds(run, measure), on_training_rows(run, measure))
     return next((way for way in ways if math.isfinite(way.value)), NOTHING)
 
@@ -102,7 +104,7 @@ def rows_text(score: Row) -> str:
 
 
 def majority_share(run: RunView) -> tuple[str, float]:
-    """Return the most frequent class and its share, of the rows scored last, or else of the training rows."""
+    """Return the most frequent class and its share, among the rows scored last or, if there are none, among the training rows."""
     score = next((score for score in reversed(run.shown_scores) if "majority" in score), None)
     if score is not None:
         return str(score["majority_class"]), number(score["majority"])
@@ -120,7 +122,7 @@ def lead(run: RunView) -> list[str]:
 
 
 def _compared(run: RunView) -> str:
-    """Return the score by which a search chose, if it is not the standard one; else ``""``."""
+    """Return a text with the score by which a search chose, if it is not the standard one; else ``""``."""
     measure = measure_of(run.trials[0]) if run.trials else "accuracy"
     mean = over_folds(run, measure)
     return "" if measure in MEASURES else f"{measure} {figure(mean.value)} on average over {mean.where}."
@@ -165,7 +167,7 @@ def selected_count(run: RunView) -> int | None:
 
 
 def selection_text(run: RunView) -> str:
-    """Return how many of the candidates were selected, and how many of those have weight zero."""
+    """Return how many of the candidates were selected, and how many of the selected ones have weight zero."""
     selected, unit = selected_count(run), run.unit
     if selected is None:
         return ""
@@ -183,7 +185,9 @@ def _one(unit: str) -> str:
 
 
 def certified_share(run: RunView) -> tuple[str, str] | None:
-    """Return the certified distance from the optimum as a share of the objective, and what it is certified over; None if unknown."""
+    """Return the certified distance from the optimum as a share of the objective, and the features (or other candidates) for which it is
+    certified; None if unknown.
+    """
     name = "outer_gap" if run.summary.get("outer_gap") is not None else "gap"
     gap, objective = number(run.summary.get(name)), abs(number(run.summary.get("objective")))
     if not (math.isfinite(gap) and objective > 0):
@@ -201,7 +205,7 @@ def certificate_text(run: RunView) -> str:
 
 
 def notices(runs: Sequence[RunView]) -> list[str]:
-    """Return notes that precede the figures: unfinished runs, and runs that cannot be compared."""
+    """Return notes that precede the results: unfinished runs, and runs that cannot be compared."""
     replaced = [f"{run.name}: {run.settings['data_replaced']}." for run in runs if "data_replaced" in run.settings]
     return [text for text in (*map(_state_words, runs), _different_data(runs), _different_scores(runs), *replaced) if text]
 

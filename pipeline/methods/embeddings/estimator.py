@@ -395,7 +395,7 @@ class StructurePreservingEmbedding(_Embedding):
 
     for all rows i, their neighbours k and all other rows j. W is the adjacency matrix of the graph, and d are the distances under K. The
     method uses only the graph: a given graph, or the nearest-neighbour graph of the rows. With a given graph, ``X`` may be ``None``. K may
-    have many dimensions; ``map_share_`` is the fraction of its trace that the map contains.
+    have many dimensions; ``map_share_`` is the fraction of the trace of K that the map contains.
 
     Parameters
     ----------
@@ -407,8 +407,9 @@ class StructurePreservingEmbedding(_Embedding):
         Link two rows if each is a nearest neighbour of the other (``"mutual"``) or if either is (``"union"``). A warning reports a graph
         that is not connected.
     C : float > 0 or {"auto"}, default='auto'
-        Cost of the largest violation, C xi. With ``"auto"``, a violation costs as much as the best objective without triples if it equals
-        the mean squared distance under a kernel with two equal eigenvalues and tr K^2 = ``B``. The value used is stored in ``C_``.
+        Cost of the largest violation, C xi. With ``"auto"``, a violation equal to the mean squared distance costs as much as the best
+        objective without triples; this mean is that of a kernel with two equal eigenvalues and tr K^2 = ``B``. The value used is stored in
+        ``C_``.
     B : float > 0 or None, default=None
         Upper bound of tr K^2, in units in which the mean squared distance of neighbours is 1. Default: 100 times tr K^2 of the centred Gram
         matrix of the rows. The value only scales the map.

@@ -34,7 +34,7 @@ class Labels:
         return np.zeros(self.size, dtype=bool) if self.held_out is None else self.held_out
 
     def factor(self, kernel: str = "auto") -> np.ndarray:
-        """Return the factor Y of the label kernel ``Y Y'``. Its rows are zero for rows without a label and for held-out rows.
+        """Return the factor Y of the label kernel ``Y Y'``. The rows of Y are zero for rows without a label and for held-out rows.
 
         ``kernel`` is ``"one-hot"`` or ``"linear"``; by default it follows from the type of the labels. Raises DataError for fewer than two
         distinct labels, and for labels that do not suit the kernel.

@@ -84,8 +84,8 @@ def directions_of(config: EmbeddingConfig) -> int:
 
 
 def edge_squares(nearest: Nearest, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances of edges. An edge's distance is read from the neighbour list of either end that contains the other
-    end.
+    """Return the squared distances of edges. The distance of an edge is read from the neighbour list of either row, if this list contains
+    the other row.
     """
     n = len(nearest.ids)
     keys = (np.arange(n)[:, None] * n + nearest.ids).ravel()

@@ -122,7 +122,7 @@ def _by_iteration(n: int, resources: Resources, passes: GeometryPasses, mean: np
 
 @dataclass(frozen=True)
 class GeometryPasses:
-    """Passes that compute the norm and ``count`` leading directions of the rows. A plan uses them without the data sent to tasks."""
+    """Passes that compute the norm and ``count`` leading directions of the rows. Plans omit the data sent to tasks."""
 
     data: BlockStore | MemoryBlocks
     count: int

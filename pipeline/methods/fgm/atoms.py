@@ -138,7 +138,7 @@ class LinearAtoms:
         return np.sort(ids)
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coordinate of each column of a cut with these atoms, and its factor."""
+        """Return the coordinate of each column of a cut with these atoms, and the factor of each column."""
         return ids, np.ones(ids.size)
 
     def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:
@@ -169,7 +169,7 @@ class GroupAtoms(LinearAtoms):
         return _load_index(self.parts) if self.index is None else self.index
 
     def for_workers(self, resources: Resources) -> GroupAtoms:
-        """Return the atoms with their index stored in the run store, because its size grows with the number of features."""
+        """Return the atoms with their group index stored in the run store, because the index grows with the number of features."""
         if self.index is None or self.index.members.nbytes < INLINE_BYTES or resources.scratch is None or resources.executor.kind == "sync":
             return self
         values = {each.name: getattr(self.index, each.name) for each in fields(self.index)}
@@ -192,7 +192,7 @@ class GroupAtoms(LinearAtoms):
         return self.width
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
-        """Return the best groups within one stripe, and the partial sums of groups that its borders split."""
+        """Return the best groups within one stripe, and the partial sums of the groups that extend beyond the stripe."""
         correlations = self.correlations(block, duals)
         return [Partial(*groups.group_scores(c, block.offset, self.groups, q.size)) for c, q in zip(correlations, queries, strict=True)]
 
@@ -227,7 +227,7 @@ class GroupAtoms(LinearAtoms):
         return groups.cut_columns(self.groups, ids)[0]
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the groups' features and their factors ``sqrt(sum eta)``."""
+        """Return the features of the groups, and the factor ``sqrt(sum eta)`` of each feature."""
         return groups.cut_columns(self.groups, ids)
 
     def build(self, data: Blocks, raw: Columns, features: np.ndarray, ids: np.ndarray) -> Columns:

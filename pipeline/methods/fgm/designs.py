@@ -95,7 +95,7 @@ class ColumnMaker(Protocol):
         ...
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coordinate of each column of the atoms and its factor."""
+        """Return the coordinate and the factor of each column of the atoms."""
         ...
 
     def features(self, ids: np.ndarray) -> np.ndarray:
@@ -238,8 +238,8 @@ class Designs:
     def beside(
         self, resources: Resources, machines: Sequence[MachineState], candidates: Mapping[int, np.ndarray]
     ) -> dict[int, Design | RemoteDesign]:
-        """Return, for the given problems, the columns so far followed by those of their candidates, each candidate as a separate cut. One
-        column pass serves all problems.
+        """Return, for each given problem, the columns so far followed by the columns of the problem's candidates, each candidate as a
+        separate cut. One column pass serves all problems.
         """
         after: dict[int, Design | RemoteDesign] = {}
         features = np.unique(np.concatenate([self._atoms.features(ids) for ids in candidates.values()]))
@@ -394,7 +394,7 @@ def row_parts(
     q: int,
     free: Sequence[Shared] = (),
 ) -> list[DesignPart]:
-    """Return references to the columns of some cuts (``columns`` in total), one per block of rows, each with its q unpenalised columns."""
+    """Return one reference per block of rows, to the columns of some cuts (``columns`` in total) and the block's q unpenalised columns."""
     ref, nbytes, edges = data.column_blocks()[0], part_bytes(data, columns), row_edges(data.n_rows)
     beside = free or [None] * len(edges)
     return [DesignPart(ref, token, rows, nbytes, atoms, cuts, q, own) for rows, own in zip(edges, beside, strict=True)]
@@ -423,16 +423,16 @@ def sums_bytes(p: int, q: int) -> int:
 
 
 def part_bytes(data: Blocks, columns: int) -> int:
-    """Return an upper bound on the bytes of ``columns`` columns in one block of rows. If they are sparse, all entries may be in this
-    block.
+    """Return an upper bound on the memory in bytes of ``columns`` columns in one block of rows. If the columns are sparse, all their
+    entries may be in this block.
     """
     dense = 8 * min(ROW_BLOCK, data.n_rows) * columns
     return dense if data.meta.kind == "dense" else min(dense, design_bytes(data, columns))
 
 
 def design_bytes(data: Blocks, columns: int) -> int:
-    """Return an upper bound on the bytes of any ``columns`` columns of the data in the driver. For sparse data, those with the most entries
-    count.
+    """Return an upper bound on the memory in bytes of any ``columns`` columns of the data in the driver. For sparse data, it is the memory
+    of the columns with the most entries.
     """
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns

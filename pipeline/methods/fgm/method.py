@@ -81,8 +81,8 @@ class _Clock:
 
 @dataclass(eq=False)
 class FGMProblem:
-    """Binary or regression problems that share the passes of a fit, and their columns. There is one problem per class, fold, resample and
-    grid point.
+    """Binary or regression problems that share the passes of a fit, and the columns of these problems. There is one problem per class,
+    fold, resample and grid point.
     """
 
     config: FGMConfig

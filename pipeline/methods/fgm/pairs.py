@@ -143,7 +143,7 @@ class PairAtoms(PairColumns):
         return best
 
     def _screen_again(self, screen: Screened, B: int, by_frequency: bool = False) -> Screened:
-        """Screen the remaining features with the best coordinates so far, and order them by frequency if they come from a pass."""
+        """Discard features whose bound is too low for the best coordinates; with ``by_frequency``, order the others by frequency."""
         surviving = kp.survivors(screen.bound, self.map, key_at(screen.best, B))
         ids, bound = screen.ids[surviving], screen.bound[surviving]
         if by_frequency:

@@ -107,8 +107,8 @@ class MachineProblem:
         return 0.0 if self.covariates is None else self.covariates @ coef
 
     def reweighted(self, factor: np.ndarray) -> MachineProblem:
-        """Return the problem with the same rows and other weights. The weights also change the unit of a real target, which is its standard
-        deviation.
+        """Return the problem with the same rows and other weights. The unit of a real target is its standard deviation, so it also changes
+        with the weights.
         """
         cost = self.cost * factor
         if self.target is None or not (cost > 0).any():
@@ -214,8 +214,8 @@ def _refuse_covariates(problems: Sequence[MachineProblem], inputs: Inputs) -> No
 
 
 def _separating_column(problem: MachineProblem, values: np.ndarray, direction: np.ndarray) -> int:
-    """Return the first covariate that separates the classes by itself. If there is none, return the covariate with the largest part in the
-    direction.
+    """Return the first covariate that separates the classes by itself. If there is none, return the covariate that contributes most to the
+    separating ``direction``.
     """
     used, has_bias = problem.cost > 0, problem.basis.has_bias
     for k, column in enumerate(values.T):

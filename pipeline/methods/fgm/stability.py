@@ -40,7 +40,7 @@ def bootstrap_problem(config: FGMConfig, inputs: Inputs, resources: Resources, n
 
 
 def _selections(problem: FGMProblem, resources: Resources) -> tuple[np.ndarray, np.ndarray]:
-    """Return the atoms that any resample selects, ascending, and the fraction of resamples that select each."""
+    """Return the atoms that any resample selects, ascending, and for each atom the fraction of resamples that select it."""
     machines = iterate(FGM(), problem, resources).state.machines
     selections = [ids for machine in machines if len(ids := selected_atoms([machine]))]
     ids, counts = np.unique(np.concatenate(selections or [np.zeros(0, np.int64)]), axis=0, return_counts=True)

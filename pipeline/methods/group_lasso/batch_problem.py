@@ -117,7 +117,7 @@ class BatchProblem:
         return {**plan, **passes, "task_bytes": self._task_bytes()}
 
     def _task_bytes(self) -> int:
-        """Return the memory in bytes of the largest step: of moments or slopes, and of columns that are fetched."""
+        """Return the memory in bytes of the largest step: one that computes moments or slopes, or one that fetches columns."""
         data, machines = self.data, len(self.terms.targets)
         # A set may come to all columns that the driver may hold twice; decisions fetch those with weights some at a time.
         count, most = data.n_cols, self.planned.fit_limit // 2
@@ -147,7 +147,8 @@ class BatchProblem:
     def continued(self, fresh: BatchState, last: BatchState) -> BatchState:
         """Return the initial state of a fit that starts from ``last``, the final state of a fit of the same rows with another ``lam``.
 
-        The working set is that of the earlier fit. If most of its groups have zero weights, it is reduced to those with non-zero weights.
+        The working set is that of the earlier fit. If most of its groups have zero weights, it is reduced to the groups with non-zero
+        weights.
         """
         penalty, machines = self.terms.penalty, []
         for m, (machine, found) in enumerate(zip(fresh.machines, last.machines, strict=True)):

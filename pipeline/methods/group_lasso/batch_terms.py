@@ -75,7 +75,8 @@ def auto_share(weight: float, n_groups: int) -> float:
     """Return ``lam="auto"`` as a fraction of the smallest lam that selects nothing: ``6/10 * log(2 G) / n`` for G groups, at most 3/10.
     Here n is the sum of the row weights, so that a row of weight 2 counts as two rows.
 
-    Among G correlations that arise by chance, the square of the largest is log(2 G)/n, relative to the largest possible correlation.
+    If G groups are correlated with the target only by chance, their largest squared correlation is about log(2 G)/n, relative to the
+    largest possible one.
     """
     return min(0.6 * math.log(2.0 * n_groups) / weight, 0.3)
 

@@ -62,7 +62,7 @@ class GroupLassoConfig(MethodConfig):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Parameters that may differ between two fits of a search when one starts from the other."""
+        """Parameters that may differ between two fits of a search if the second fit starts from the first."""
         return () if self.learns_from_stream else ("lam",)
 
     @property

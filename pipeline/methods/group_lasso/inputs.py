@@ -19,7 +19,7 @@ from .config import ClassLoss, GroupLassoConfig, NumberLoss
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges of a graph of the features, which replace groups (graph lasso)."""
+    """Edges of a graph of the features. The graph lasso uses them instead of groups."""
 
     pairs: object  # (m, 2) features
 
@@ -36,8 +36,8 @@ def chosen_groups(groups: object, edges: object, stored: object = None) -> objec
 
 
 def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
-    """Return target, weights and groups of a store; ``extra`` may contain ``groups`` or ``edges``, and ``test_share``. Raises DataError for
-    no target or a single class, and ValueError if groups and edges are given.
+    """Return target, weights and groups of a store; ``extra`` may contain ``groups`` or ``edges``, and ``test_share``. Raises DataError if
+    there is no target or only a single class, and ValueError if both groups and edges are given.
     """
     inputs = store_inputs(ctx, "group-lasso")
     groups = chosen_groups(extra.get("groups"), extra.get("edges"), ctx.data.groups())
@@ -45,7 +45,7 @@ def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
 
 
 def machine_targets(inputs: Inputs) -> np.ndarray:
-    """Return ``(n_machines, n_samples)`` labels -1 and 1 of every problem, or the real targets."""
+    """Return the targets of every problem, ``(n_machines, n_samples)``: labels -1 and 1, or real values."""
     if inputs.classes is None:
         return np.asarray(inputs.target, np.float64)[None]
     return np.stack([labels_of(inputs, k) for k in range(inputs.n_machines)])

@@ -45,7 +45,7 @@ class LearnerFactory:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of a learner: sums, their mean if iterates are averaged, a bit per feature, and two numbers per group."""
+        """Memory in bytes of a learner: the sums, their mean if iterates are averaged, one bit per feature, and two numbers per group."""
         width = self.penalty.n_features * (2 if self.config.average else 1)
         return self.n_machines * (8 * (width + 2 * self.penalty.n_groups) + self.penalty.n_features // 8 + 1)
 
@@ -87,7 +87,7 @@ def build_model(
     figures: dict[str, float],
     groups: dict[str, np.ndarray],
 ) -> LinearModel:
-    """Return a model for unscaled columns from weights ``(n_machines, n_features)`` of scaled columns."""
+    """Convert weights ``(n_machines, n_features)`` of scaled columns into a model for unscaled columns."""
     coef, intercepts = raw_coefficients(weights, biases, scale.factor, scale.shift)
     texts = config.model_dump_json(), json.dumps(None if classes is None else list(classes)), "null"
     row_scaled = scale.kind == "unit-row"
@@ -96,7 +96,7 @@ def build_model(
 
 
 def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the arrays that a model stores about its active groups: label, norm of the weights, and number of features of each.
+    """Return the arrays that a model stores about its active groups: label, norm of the weights, and number of features of each group.
 
     ``weights`` is ``(n_machines, n_features)``.
     """
@@ -107,6 +107,6 @@ def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, 
 
 
 def selected_figures(model: LinearModel) -> dict[str, Any]:
-    """Return the numbers of selected features and groups, and the classes of a model."""
+    """Return, for a model, the number of selected features, the number of selected groups, and the classes."""
     counts = {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
     return {**counts, "classes": json.loads(model.classes_json)}

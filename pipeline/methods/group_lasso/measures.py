@@ -40,8 +40,8 @@ def decision_rows(blocks: RowBlocks, weights: np.ndarray, biases: np.ndarray, n:
 
 
 def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.ndarray, steps: Iterable[Sequence[RowRef]]) -> Measures:
-    """Return the measures of a model from decision values ``(n_machines, n)`` and weighted losses ``(n,)``; ``steps`` are lists of blocks
-    of rows.
+    """Return the measures of a model from its decision values ``(n_machines, n)`` and weighted losses ``(n,)``. ``steps`` lists the blocks
+    of rows of every step.
     """
     by_step = np.array([sum(losses[slice(*ref.rows)].sum() for ref in refs) for refs in steps])
     scores = accuracy_metrics([fit_tracker(inputs, inputs.held_out)], dict(enumerate(values)))
@@ -49,7 +49,8 @@ def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.n
 
 
 def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
-    """Return a row per step of the stream: rows, progressive losses, sparsity, and the average regret relative to the last model.
+    """Return a table row per step of the stream: number of rows, progressive losses, sparsity, and the average regret relative to the last
+    model.
 
     The regret after T rows is the mean of ``l_t(w_t) + Omega(w_t)`` minus the same mean for the last model on the same rows. Omega is
     evaluated at the end of each step.

@@ -19,8 +19,8 @@ FEWER_COLUMNS = "a larger lam, or algorithm='da'"  # what helps where the column
 
 
 def stream_items(learners: LearnerFactory, data: Data | TextData, fits: int = 1) -> tuple[Item, ...]:
-    """Return the memory of the driver for a stream: the learners and the copy that a checkpoint keeps, weights of the problems, and rows in
-    transit.
+    """Return the memory of the driver for a stream: the learners and their copy in a checkpoint, the weights of the features, arrays over
+    all rows, and the rows in transit.
     """
     machines = learners.n_machines
     text = "a piece of text and its rows", 8 * PIECE
@@ -33,7 +33,7 @@ def stream_items(learners: LearnerFactory, data: Data | TextData, fits: int = 1)
 
 
 def _row_items(data: Data) -> tuple[Item, ...]:
-    """Return the memory of the driver for rows in transit: rows made from columns, and a block as it is read and as it is learned."""
+    """Return the memory of the driver for rows in transit: rows that are made from columns, and a block while it is read and learned."""
     if isinstance(data, MemoryBlocks):
         return ()
     if not has_rows(data):
@@ -44,14 +44,14 @@ def _row_items(data: Data) -> tuple[Item, ...]:
 
 
 def working_set_columns(data: Data, features: np.ndarray) -> Item:
-    """Return the memory of the columns of a working set, as fetched and as held."""
+    """Return the memory of the columns of a working set, counting both the columns as fetched and the solver's copy."""
     nbytes = 16 * data.n_rows * len(features) if data.meta.kind == "dense" else 2 * int(column_sizes(data, features).sum())
     return f"{len(features)} columns of a working set", nbytes
 
 
 def batch_items(data: Data, n_machines: int, engine: str) -> tuple[Item, ...]:
-    """Return the memory of the driver for a batch: weights and slopes, vectors, and moments or the columns of a working set. The final
-    number of columns is not known in advance: the initial working set is counted, and each set that grows is checked.
+    """Return the memory of the driver for a batch: arrays over features (weights, slopes), arrays over rows, and either the moments or the
+    columns of the working set. The working set may grow: its initial columns are counted here, and every larger set is checked later.
     """
     n, d = data.n_rows, data.n_cols
     weights = "weights, slopes and norms of the groups", 40 * d * n_machines

@@ -105,7 +105,7 @@ class GroupLasso(Method[GroupLassoConfig, Problem, State, LinearModel]):
     def shared_fits(
         self, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> GridProblem | None:
-        """Return one problem for all fits on a stream, which read every block of rows once; None for a batch, or if memory is too small."""
+        """Return one problem for all fits on a stream, which reads each block of rows once; None for a batch, or for too little memory."""
         if not all(config.learns_from_stream for config in configs):
             return None
         factories = [LearnerFactory.create(config, inputs, int(inputs.data.n_cols)) for config in configs]

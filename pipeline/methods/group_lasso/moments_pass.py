@@ -28,14 +28,14 @@ FIRST_ROWS = 1024  # rows whose mean is the shift
 
 
 def slopes_chunk(task: Task, vectors: Shared) -> np.ndarray:
-    """Return ``U @ X`` for the columns of one task, ``(m, k)`` (on a worker). The vectors are already multiplied by the row factors."""
+    """Return ``U @ X`` for the columns of one task, ``(m, k)`` (on a worker). U is ``vectors``, already multiplied by the row factors."""
     U = resolve(vectors)
     return _side_by_side([_block_slopes(ref, U) for ref in _in_long_pieces(task)])
 
 
 def _in_long_pieces(task: Task) -> Task:
-    """Return the stripes of a task. Stripes of arrays in memory are joined into one, because longer pieces of rows take a third of the
-    time.
+    """Return the stripes of a task. Stripes of arrays in memory are joined into one, because a pass over longer pieces of rows takes a
+    third of the time.
     """
     first = task[0]
     return (replace(first, cols=(first.cols[0], task[-1].cols[1])),) if isinstance(first, MemoryRef) else task

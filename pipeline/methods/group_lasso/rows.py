@@ -114,8 +114,8 @@ def ordered_rows(blocks: RowBlocks, ref: RowRef, number: int, epoch: int, seed: 
 
 
 def step_end(refs: Sequence[RowRef], order: np.ndarray, start: int, nbytes: int | None = None) -> int:
-    """Return the index in ``order`` after the last block of the step that begins at ``start``. A step takes at most ``nbytes`` bytes of
-    rows, but at least one block.
+    """Return the index in ``order`` after the last block of the step that begins at ``start``. A step takes at least one block, and further
+    blocks while their rows together take at most ``nbytes`` bytes.
     """
     sizes = np.cumsum([refs[int(k)].nbytes for k in order[start:]])
     return start + max(1, int(np.searchsorted(sizes, STEP_BYTES if nbytes is None else nbytes, side="right")))

@@ -54,7 +54,7 @@ class StreamState:
         return cls(0, None, 0, 0, 0, 0, point)
 
     def with_step(self, before: Totals, learner: StreamLearner, n_rows: int, average: bool) -> StreamState:
-        """Return the state with one more row in ``along``, for a step of ``n_rows`` rows. ``before`` has the sums before that step."""
+        """Return the state after a step of ``n_rows`` rows, with one more entry in ``along``. ``before`` has the sums before that step."""
         now, (weights, _, omega) = Totals.of(learner), learner.weights(average)
         # Sums over the machines, and unions.
         sparsity = float(omega.sum()), float(np.count_nonzero(weights.any(axis=0))), float(np.count_nonzero(learner.active()))
@@ -160,7 +160,7 @@ MIN_READS_PER_WRITE = 4  # a step reads at least this many times the bytes of th
 
 @dataclass(frozen=True)
 class GridState:
-    """Position of the learners of a grid in the stream they share, see :class:`~.stream_state.StreamState`."""
+    """Position of the learners of a grid in the stream that they share; see :class:`StreamState`."""
 
     record_name: ClassVar[str] = "GridState"
     iteration: int

@@ -1,4 +1,6 @@
-"""The graph of kernels of a fit: built from the parameters, and searched for nodes outside the hull for the certificate."""
+"""The graph of kernels of a fit: built from the parameters, and searched for the nodes that the certificate needs. The hull of a fit is the
+set of its selected nodes with all their ancestors; the searches are outside it.
+"""
 
 from __future__ import annotations
 
@@ -98,8 +100,8 @@ def _row_blocks(data: RowData) -> Iterator[Any]:
 
 
 def _scale_traces(graph: KernelDag, data: RowData, counts: np.ndarray | None) -> KernelDag:
-    """Return the graph with its factors (in a KernelList: its nodes) scaled to trace n; ``counts`` are the row weights. Raises ValueError
-    for a graph that is neither a KernelGrid nor a KernelList, and for a kernel that is zero on the training rows.
+    """Return the graph with kernels scaled to trace n: the factors of the products, or the nodes of a KernelList. ``counts`` are the row
+    weights. Raises ValueError for other graphs than a KernelGrid or a KernelList, and for a kernel that is zero on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(
@@ -145,7 +147,7 @@ class FrontierSearch:
         return np.array(keys, np.int64).reshape(len(keys), self.dag.width)
 
     def frontier(self, nodes: NodeSet, forms: NodeForms, threshold: float) -> Violations:
-        """Search the frontier alone. If the frontier is empty, the search is complete."""
+        """Search the frontier alone: the nodes whose parents are all in the hull. If the frontier is empty, the search is complete."""
         keys = self.frontier_nodes(nodes)
         if not len(keys):
             return Violations(keys, np.zeros(0), 0.0, EVERYWHERE, 0)
@@ -184,7 +186,7 @@ class FrontierSearch:
         return Violations(keys, np.array(values), worst, depth_reached if is_certified else None, visits)
 
     def _values_and_bounds(self, keys: np.ndarray, forms: NodeForms, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values of nodes, and bounds of the values of all their strict descendants."""
+        """Return, for every node of ``keys``, its value in the certificate, and a bound on the values of its strict descendants."""
         penalties, specs = self.dag.penalties(keys), [self.dag.kernel(key) for key in keys]
         is_leaf = np.array([len(self.dag.children(key)) == 0 for key in keys])
         if self.dag.shrinks > 0:
@@ -197,7 +199,7 @@ class FrontierSearch:
         return np.maximum(values, 0.0) / penalties**2, below
 
     def _tighten(self, below: np.ndarray, keys: np.ndarray, forms: NodeForms, threshold: float) -> None:
-        """Replace bounds above the threshold by the closed form of the sums over descendants, if these are smaller."""
+        """Lower bounds ``below`` that exceed the threshold to the closed form of the sum over descendants, where it is smaller."""
         if self.dag.width > MAX_SUM_WIDTH:
             return
         sums = [(i, spec) for i in np.flatnonzero(below > threshold).tolist() if (spec := self.dag.below(keys[i])) is not None]

@@ -64,8 +64,8 @@ class SharedMachines:
         return vectors[:, positive] * np.sqrt(values[positive])
 
     def vectors(self, betas: np.ndarray) -> np.ndarray:
-        """Return the vectors whose quadratic forms in k_w alone add up to the forms of ``betas`` (m, n). Their shape is ``(n, m)``; with
-        tasks it is ``(n, m r)``.
+        """Return the vectors whose quadratic forms in k_w alone add up to the quadratic forms of ``betas`` (m, n) in H_w. Their shape is
+        ``(n, m)``; with tasks it is ``(n, m r)``.
         """
         if self.roots is None:
             return np.ascontiguousarray(betas.T)
@@ -88,8 +88,8 @@ class SharedMachines:
         return np.zeros(count) if self.task_kernel is None else machine_stack([np.zeros(len(self.task_kernel))] * count)
 
     def forms(self, grams: Grams, betas: np.ndarray) -> np.ndarray:
-        """Return the quadratic forms M_w of the nodes of ``grams``, summed over SVMs, ``(W,)``. For large matrices, workers add up sums
-        over pairs of tasks.
+        """Return the quadratic forms M_w of the nodes of ``grams``, summed over SVMs, ``(W,)``. For large matrices, they are computed from
+        sums over pairs of tasks, which workers add up.
         """
         if grams.holds_sum:
             return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)

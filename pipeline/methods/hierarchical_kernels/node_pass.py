@@ -46,7 +46,7 @@ class VectorForms:
         return node_forms(self.data, self.resources, specs, self.vectors).sum(axis=1)
 
     def split_totals(self, specs: Sequence[AnyKernel]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the quadratic forms M_w, and the sums of the forms of the positive and negative parts of the vectors."""
+        """Return the quadratic forms M_w ``(k,)``, and the forms of the positive parts plus those of the negative parts of the vectors."""
         vectors, m = self.vectors, self.vectors.shape[1]
         forms = node_forms(self.data, self.resources, specs, np.hstack([vectors, np.maximum(vectors, 0.0), np.minimum(vectors, 0.0)]))
         return forms[:, :m].sum(axis=1), forms[:, m:].sum(axis=1)
@@ -54,8 +54,8 @@ class VectorForms:
 
 @dataclass(frozen=True)
 class SignedForms:
-    """The same forms as :class:`VectorForms`, computed from sums over pairs of tasks and signs. Workers add up these sums, so that the
-    driver receives little data even for many rows.
+    """The same forms as :class:`VectorForms`, computed from sums over pairs of groups of rows. The rows of a group have the same task and
+    the same sign of beta. Workers add up these sums, so that the driver receives little data even for many rows.
 
     * ``betas``: dual variables of the SVMs, ``(m, n)``.
     * ``codes``: tasks of the rows, ``(n,)``.
@@ -75,8 +75,8 @@ class SignedForms:
 
     @cached_property
     def _shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients ``(2 T, 2 T)`` with which the forms of pairs of tasks and signs are added: to get M_w, and to get the forms of the
-        positive and negative parts.
+        """Two matrices ``(2 T, 2 T)`` of coefficients, with an entry per pair of groups (task and sign). The sums over pairs of groups,
+        weighted with these coefficients, are M_w, or the quadratic forms of the positive and negative parts.
         """
         columns = np.repeat(self.roots, 2, axis=0)
         signs = np.tile([1.0, -1.0], len(self.roots))[:, None]
@@ -87,7 +87,7 @@ class SignedForms:
         return self.split_totals(specs)[0]
 
     def split_totals(self, specs: Sequence[AnyKernel]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the quadratic forms M_w, and the sums of the forms of the positive and negative parts."""
+        """Return the quadratic forms M_w ``(k,)``, and the forms of the positive parts plus those of the negative parts of the vectors."""
         found = [np.zeros((2, 0))]
         for batch in _batches(specs, KERNELS_PER_PASS):
             forms = self._pair_forms(batch).sum(axis=0)
@@ -96,7 +96,7 @@ class SignedForms:
         return totals, parts
 
     def _pair_forms(self, specs: tuple[AnyKernel, ...]) -> np.ndarray:
-        """Return the forms of pairs of tasks and signs, ``(m, k, 2 T, 2 T)``, by a pass over the diagonals and one over all entries."""
+        """Return the sums over pairs of groups of rows, ``(m, k, 2 T, 2 T)``, by a pass over the diagonals and one over all entries."""
         refs, n_codes = _node_pairs(self.data, specs), 2 * len(self.roots)
         tops = greatest_diagonals(self.resources, refs, len(specs))
         units = np.stack([task_units(tops, beta, codes, n_codes) for beta, codes in zip(self.betas, self._signed_codes, strict=True)])
@@ -126,8 +126,8 @@ def greatest(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def node_forms(data: RowData, resources: Resources, specs: Sequence[AnyKernel], vectors: np.ndarray) -> np.ndarray:
-    """Return ``v' K v`` of kernels or products with vectors ``(n, m)``, as ``(k, m)``; one pass over the rows for every KERNELS_PER_PASS
-    kernels.
+    """Return ``v' K v`` for every kernel or product K and every vector v of ``vectors`` ``(n, m)``, as ``(k, m)``. Every KERNELS_PER_PASS
+    kernels take one pass over the rows.
     """
     columns = np.ascontiguousarray(np.asarray(vectors, np.float64).T)
     forms = [np.zeros((0, len(columns)))]
@@ -164,9 +164,9 @@ def _node_pairs(data: RowData, specs: tuple[AnyKernel, ...]) -> Sequence[PairRef
 
 
 def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, tasks: tuple[int, int] | None) -> int:
-    """Return the memory in bytes of the largest step of these passes, for the largest number of nodes per pass and for fewer nodes in
-    larger blocks. At most ``n_base`` kernels are computed in addition to those of the nodes. ``vectors`` is the number of vectors of
-    :class:`VectorForms`; for :class:`SignedForms`, ``tasks`` has the numbers of SVMs and tasks.
+    """Return the memory in bytes of the largest step of a pass for quadratic forms, whether it has the largest number of nodes or fewer
+    nodes in larger blocks. At most ``n_base`` kernels are computed in addition to those of the nodes. ``vectors`` is the number of vectors
+    of :class:`VectorForms`; for :class:`SignedForms`, ``tasks`` has the numbers of SVMs and tasks.
     """
     most, root, steps = min(KERNELS_PER_PASS, dag.size), dag.kernel(dag.roots()[0]), [0]
     # Kernels computed for a pass, by the rows of its blocks: of as many rows those of most kernels take most.

@@ -49,13 +49,13 @@ class HKLState(OverActiveSet):
 
 
 class HullGrams(Grams):
-    """The matrices of a hull that grows."""
+    """Gram matrices of the kernels of a hull, to which nodes are added during the fit."""
 
     grows = True
 
 
 def hull_settings(config: HKLConfig, data: DataSet, specs: Sequence[Any], resources: Resources) -> GramSettings:
-    """Return the settings that decide where the matrices of a hull are kept. A store is divided in the same way for all hulls."""
+    """Return the settings that decide where the matrices of a hull are kept. A store is divided into the same blocks for all hulls."""
     settings = GramSettings.of(data, resources, specs, config.grams, config.gram_store)
     if settings.policy != "store" or holds_store(str(config.gram_store)):
         return settings
@@ -126,7 +126,7 @@ class HKLProblem:
 
     @cached_property
     def _hulls(self) -> list[GramPasses]:
-        """The passes over the matrices of the largest hull, and of smaller hulls whose blocks are larger or kept elsewhere."""
+        """Passes over the matrices of the largest hull, and over those of smaller hulls with larger blocks or another place of storage."""
         root, hulls = self.dag.kernel(self.dag.roots()[0]), dict[tuple[int, str], GramPasses]()
         for count in range(self.largest_hull, 0, -1):
             specs: list[Any] = [root] * count
@@ -135,7 +135,7 @@ class HKLProblem:
         return list(hulls.values())
 
     def _step_bytes(self) -> Iterator[int]:
-        """Yield the memory in bytes of the passes over any hull, for its matrices and for quadratic forms in its kernels, and of the pass
+        """Yield the memory in bytes of a step of every pass: to load or sum the matrices of a hull, for quadratic forms in its kernels, and
         for quadratic forms of nodes outside the hull.
         """
         machines = self.machines
@@ -174,7 +174,7 @@ class HKLProblem:
         return RestrictedProblem(nodes.hull, self.grams(nodes, resources), constant, self.machines, *settings).run(master, tol)
 
     def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, resources: Resources) -> Violations:
-        """Search the nodes next to the hull."""
+        """Search the nodes outside the hull whose parents are all inside."""
         return self.outside.frontier(nodes, self.machines.outside_forms(master.dual_betas, self.data, resources), threshold)
 
     def everywhere(self, nodes: NodeSet, master: HKLMaster, threshold: float, resources: Resources) -> Violations:
@@ -187,7 +187,7 @@ class HKLProblem:
 
 
 def selected_nodes(active: ActiveState, master: HKLMaster, threshold: float) -> np.ndarray:
-    """Return the nodes whose weight is above ``threshold`` times the largest, ascending."""
+    """Return the nodes whose weight exceeds ``threshold`` times the largest weight, ascending."""
     weights = master.best_weights[: active.nodes.size]
     return np.flatnonzero(weights > threshold * max(float(weights.max(initial=0.0)), 0.0))
 

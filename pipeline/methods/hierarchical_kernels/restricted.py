@@ -101,7 +101,7 @@ def first_master(hull: Hull, machines: SharedMachines) -> HKLMaster:
 
 
 def enlarge_master(master: HKLMaster, after: NodeSet, rho: float) -> HKLMaster:
-    """Return the state with entries for added nodes. Their functions are zero, and their weights are those of a small norm."""
+    """Return the state with entries for added nodes: zero functions, and the weights that functions of a small norm would have."""
     hull, more = after.hull, after.size - len(master.norms)
     longer = {name: np.concatenate([getattr(master, name), np.zeros(more)]) for name in ("norms", "best_weights", "best_norms")}
     weights = joint_weights(hull, smooth_norms(longer["norms"], FIRST_SMOOTH), rho)
@@ -178,8 +178,8 @@ class RestrictedProblem:
         return replace(master, stale=0 if fell else master.stale + 1), forms, solutions
 
     def _bound(self, forms: np.ndarray, norms: np.ndarray, eta: np.ndarray, aim: float) -> DualBound:
-        """Bound the squared dual gauge, to about ``aim``. The search starts from the shares of the norms mixed with the previous
-        solution.
+        """Bound the squared dual gauge, to about ``aim``. The search for eta starts from the mean of the previous eta and the eta that
+        follows from ``norms``.
         """
         start = dual_shares(self.hull, smooth_norms(norms, ETA_SMOOTH), self.rho)
         size = max(gauge(self.hull, norms, self.rho) ** 2, 1e-300)
@@ -188,7 +188,7 @@ class RestrictedProblem:
     # -- mirror descent ------------------------------------------------------------------------------------------------------------
 
     def _mirror(self, master: HKLMaster, tol: float) -> HKLMaster:
-        """Take one step over eta: solve the inner problem by closed forms of its weights, then move against the gradient."""
+        """Take one step over eta: solve the inner problem by closed forms of its weights, then move eta against the gradient."""
         moves, eta = master.since, np.maximum(master.eta, MIN_ETA)
         master, forms = self._inside(replace(master, eta=eta), tol)
         _, slopes = psi_gradient(self.hull, eta, forms, self.rho)

@@ -20,8 +20,8 @@ from ...records.scale import FeatureScale
 
 
 def align_chunk(task: Task, table: np.ndarray | ArrayRef, kernel: str) -> list[tuple[int, np.ndarray]]:
-    """Return the offset and ``(4, k)`` alignments of every stripe of a task, summed over the targets. The last row of ``table`` has the
-    weights.
+    """Return, for every stripe of a task, its offset and an array ``(4, k)``: alignments summed over the targets, traces, widths, and
+    errors of the alignments. The last row of ``table`` has the row weights; the other rows are the targets.
     """
     *targets, weight = resolve(table)
     return [(block.offset, _align_block(block, targets, weight, kernel)) for block in load_blocks(task)]

@@ -86,8 +86,8 @@ def sum_chunk(task: Task, table: Table, alone: bool) -> np.ndarray:
 
 
 def _piece_bytes(n: int, d: int, *, waves: bool) -> int:
-    """Bound the memory of a piece of columns: as read, scaled and ordered. With ``waves``, include the series by which the kernels become a
-    matrix.
+    """Bound the memory in bytes of a piece of columns, counting the columns as read, as scaled and as ordered. With ``waves``, also count
+    the terms of the series that gives the matrix of a kernel.
     """
     return 64 * n * min(MAX_COLUMNS, d) + (8 * PRODUCT_COLUMNS * n if waves else 80 * n)
 
@@ -95,7 +95,7 @@ def _piece_bytes(n: int, d: int, *, waves: bool) -> int:
 def sums_pass(
     name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], result: int, *broadcast: object, waves: bool, copies: int
 ) -> Plan[np.ndarray]:
-    """Return a pass that adds results of ``result`` bytes. A task holds ``copies`` results. With ``waves``, the results are matrices."""
+    """Return a pass that adds results of ``result`` bytes. A task holds ``copies`` results at a time. ``waves``: results are matrices."""
     source = source_of(tasks[0][0])
     bound = _piece_bytes(source.n_rows, source.n_cols, waves=waves) + copies * result
 
@@ -111,8 +111,8 @@ def _matrix_pass(tasks: Sequence[Task], *broadcast: object) -> Plan[np.ndarray]:
 
 
 def _tasks_at_once(n: int, driver_memory: int) -> int:
-    """Return the number of tasks of a pass that sums matrices. It decreases with the size of the matrices, which bounds the memory of the
-    driver.
+    """Return the number of tasks of a pass that sums matrices. The number decreases with the size of the matrices, so that the memory of
+    the driver is bounded.
     """
     return max(1, _within(MAX_PARTS_BYTES, PARTS_SHARE, driver_memory) // (8 * n * n))
 
@@ -191,7 +191,7 @@ class FeatureGram:
 
 
 def values_pass(name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], size: int, *broadcast: object) -> Plan[np.ndarray]:
-    """Return a pass over ``size`` entries of a sum of kernels whose matrix is not formed."""
+    """Return a pass that computes ``size`` values from a sum of kernels without forming the matrix of the sum."""
     return sums_pass(name, chunk, tasks, 8 * size, *broadcast, waves=False, copies=3)
 
 
@@ -201,8 +201,8 @@ def rows_at_once(n: int, driver_memory: int) -> int:
 
 
 def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_memory: int) -> Iterator[Plan[np.ndarray]]:
-    """Yield the passes of a fit over sums of the kernels of all features, without running them. ``cells`` is the largest number of cells,
-    and ``item`` the size of a matrix entry in bytes.
+    """Yield the passes of a fit over sums of the kernels of all features, without running them. ``cells`` is the largest number of cells
+    (see :class:`CellSums`), and ``item`` the size of a matrix entry in bytes.
     """
     n, tasks = data.n_rows, column_tasks(data)
     if not matrix_fits(n, data.n_cols, driver_memory):
@@ -214,8 +214,8 @@ def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_me
 
 
 def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
-    """Return the upper triangles of the two matrices of every cell, over the features of a task, ``(2 count, n, n)``. The rows of ``table``
-    are ids, widths (0: linear), cells, weights in the first matrix of the cell, and weights in the second.
+    """Return, for every cell, the upper triangles of its two matrices, summed over the features of a task, ``(2 count, n, n)``. The rows of
+    ``table`` are ids of features, their widths (0: linear), their cells, and their weights in the first and second matrix of the cell.
     """
     ids, widths, cells, low, high = resolve(table)
     positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows
@@ -230,8 +230,8 @@ def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
 
 
 class CellSums:
-    """The matrices of cells, and mixtures of the two matrices of a cell. ``scales`` of the kernels and ``widths`` of Gaussians (0: linear)
-    are ``(n_features,)``.
+    """Sums of kernels by cells. A cell contains kernels of similar alignment; their weighted sum at any point of the path is a mixture of
+    two matrices. ``scales`` of the kernels and ``widths`` of Gaussians (0: linear) are ``(n_features,)``.
     """
 
     def __init__(self, data: Blocks, resources: Resources, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
@@ -243,8 +243,8 @@ class CellSums:
 
     @staticmethod
     def max_count(data: Blocks, resources: Resources, share: float, item: int) -> int:
-        """Return the number of cells that fit in a share of the driver's memory, and in the memory left by the matrix and vectors of one
-        point.
+        """Return the number of cells that fit both in a share of the driver's memory and in the memory that the matrix and the vectors of
+        one point leave free.
         """
         n, memory = data.n_rows, resources.driver_memory
         # Where tasks run here, so do those that merge what they found.

@@ -1,8 +1,8 @@
-"""SVMs along the kernel selection path: kernels of one or many points at a time, training, and the model of one point.
+"""SVMs along the kernel selection path: sums of kernels for one or many points at a time, training, and the model of one point.
 
-With Gaussian kernels, a fit by passes takes 12 to 52 times as long as with the matrix. SVMs along the path take 2.6 to 2.8 times as long
-with a sum for each point as with cells. With linear kernels, passes and separate sums can be faster, but the results differ in their last
-bits.
+With Gaussian kernels, a fit by passes takes 12 to 52 times as long as with the matrix in memory. SVMs along the path take 2.6 to 2.8 times
+as long with a sum for each point as with cells (``CellSums``). With linear kernels, passes and separate sums can be faster, but the
+results differ in their last bits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_SINGLE_POINTS = 2  # up to this many points are summed one by one
 
 
 SharedSums = tuple[tuple[float, ...], Cells, CellSums]
-"""Points of a path, their cells, and the matrices of the cells, shared by the trainers of other SVMs on the same path."""
+"""What all trainers of SVMs on one path share: the points of the path, their cells, and the matrices of the cells."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ def spread_points(n_points: int, count: int) -> np.ndarray:
 def machine_model(
     config: KTAPathConfig, inputs: Inputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
 ) -> KernelModel:
-    """Return the SVM at a point as a model. It stores the support vectors with only the columns of active features, and ``arrays`` (with
-    traces and widths) and ``figures``.
+    """Return the SVM at a point as a model. The model stores the support vectors, restricted to the columns of active features; ``arrays``,
+    together with traces and widths; and ``figures``.
     """
     data, active, traces = inputs.data, point.active, arrays["traces"][point.active]
     ids, precomputed = np.flatnonzero(np.any(point.beta != 0, axis=0)), isinstance(data, GivenGrams)

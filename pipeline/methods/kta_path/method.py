@@ -83,7 +83,7 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return Step(new, {**figures, "n_machines": len(new.scored)})
 
     def result(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Result[KernelModel]:
-        """Return the path and the SVM that predicts, with size, certificate and scores."""
+        """Return the model (the path and the predicting SVM), the certificate of that SVM, numbers of kernels and rows, and scores."""
         config = problem.config
         arrays = dict(zip(("alignments", "traces", "widths"), state.table[:3], strict=True))
         arrays |= {"junctures": path_junctures(config, state), "p_grid": state.p, "n_active": state.counts}
@@ -114,11 +114,11 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return replace(inputs.without(held_out), held_out=None)
 
     def follow_path(self, problem: KTAProblem, before: KTAProblem | None) -> None:
-        """Skip the SVMs along the path. Fits that differ only in C share matrices."""
+        """Skip the SVMs along the path, and reuse the summed matrices of ``before``: fits that differ only in C share matrices."""
         problem.trains, problem.sums = False, None if before is None else before.sums
 
     def restart(self, problem: KTAProblem, fresh: KTAState, before: KTAProblem, last: KTAState) -> KTAState:
-        """Return the state with the whole path, which does not depend on C."""
+        """Return the last state, whose path is complete: the path does not depend on C."""
         return last
 
     def path_values(self, problem: KTAProblem, state: KTAState, resources: Resources) -> Iterator[PathValues]:

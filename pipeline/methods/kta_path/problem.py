@@ -88,8 +88,8 @@ def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentPr
 
 def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
     """Return lam1 and lam2 as given, or derived from the alignments. ``lam1 = max a / 2``, so that no weight exceeds 1 at p = 1 if ``eta0``
-    is 0. lam2 puts the threshold at p_end between the smallest alignment of the ``N_DEFAULT_KERNELS`` kernels to keep and the next smaller
-    one. Raises ValueError if all alignments are zero.
+    is 0. lam2 is such that at p_end the threshold lies between the smallest alignment of the kernels to keep (at most
+    ``N_DEFAULT_KERNELS``) and the next smaller alignment. Raises ValueError if all alignments are zero.
     """
     if not np.any(a > 0):
         reason = "every feature (or kernel) is constant on the training rows, or uncorrelated with the classes"
@@ -105,7 +105,7 @@ def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float,
 
 
 def _load_below_selected(loads: np.ndarray, useful: int) -> float:
-    """Return a load between the loads of the kernels to select and the loads of the others."""
+    """Return a value between the smallest load of the kernels to select and the next smaller load; ``useful`` alignments are positive."""
     count = max(min(useful, 3), min(N_DEFAULT_KERNELS, useful // 5))
     values, counts = np.unique(-loads, return_counts=True)
     values = -values
@@ -134,7 +134,7 @@ class KTAProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Number of points of the path and of tasks per pass, and where SVMs are solved."""
+        """Number of points of the path, number of tasks per pass, and whether SVMs are solved on a matrix or by passes."""
         points, data = len(self.grid), self.inputs.data
         tasks, fits = column_tasks(data), self._fits
         sizes = {"kernels": int(data.n_cols), "points": points}
@@ -157,8 +157,8 @@ class KTAProblem:
         return ("alignments of features", machines)
 
     def driver_items(self, points: int) -> tuple[Item, ...]:
-        """Return the memory of the driver: values of every feature, weights of all features at ``points`` points, vectors, and the matrices
-        of an SVM. If the matrix of a point does not fit, passes replace it.
+        """Return the memory of the driver: values of every feature, weights of all features at ``points`` points, vectors over rows, and
+        matrices of an SVM. If the matrix of a point does not fit, no matrix is counted, because SVMs are then solved by passes.
         """
         n, d, machines = self.inputs.data.n_rows, self.inputs.data.n_cols, self._at_once
         features = "alignments, traces, widths and weights of the features", 80 * d
@@ -177,7 +177,7 @@ class KTAProblem:
 
     @property
     def _most_cells(self) -> int:
-        """Largest number of cells. Many points share the matrices of a cell; the number is 0 if there are few points."""
+        """Largest number of cells, whose matrices many points share; 0 if only few points are summed at a time."""
         if self._at_once <= MAX_SINGLE_POINTS:
             return 0
         data = self.inputs.data
@@ -275,7 +275,7 @@ def machine_point(config: KTAPathConfig, state: KTAState) -> int:
 
 
 def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:
-    """Return the p below which each kernel is inactive, ``(k,)``."""
+    """Return, for every kernel, the p at and below which it is inactive, ``(k,)``."""
     problem = path_problem(config, state.lam1, state.lam2)
     return juncture_points(problem, state.table[0], eps=config.eps, p_start=config.p_start, p_end=config.p_end)
 
@@ -286,7 +286,7 @@ def weights_item(count: int) -> Item:
 
 
 def path_size(config: KTAPathConfig, state: KTAState) -> int:
-    """Return the number of weights of the whole path: active kernels, summed over its points."""
+    """Return the number of weights of the whole path: the sum of the numbers of active kernels over all points."""
     ascending = np.sort(p_grid(config.p_start, config.p_end, config.dp))
     return int(np.sum(len(ascending) - np.searchsorted(ascending, path_junctures(config, state), side="right")))
 

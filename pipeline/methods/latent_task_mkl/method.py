@@ -40,7 +40,7 @@ STOPS = {
 
 
 class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]):
-    """SVMs for many tasks with kernels shared by groups of tasks, for two classes, one class against the rest, or a real target."""
+    """SVMs for many tasks with kernels shared by groups of tasks. The target has two classes, is one class against the rest, or is real."""
 
     name = "latent-task-mkl"
     config = LatentTaskConfig
@@ -73,7 +73,7 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return LatentProblem(config, inputs, specs, losses, settings, resources)
 
     def init(self, problem: LatentProblem, resources: Resources) -> LatentState:
-        """Return the initial state: the sources of the lattice of groups with equal weights."""
+        """Return the initial state: the sources of the lattice of groups, with equal weights."""
         emit_warnings(problem.grams(resources), resources)
         nodes, machine = problem.first_machine()
         return LatentState(ActiveState(nodes), machine)
@@ -136,7 +136,9 @@ class LatentTask(Method[LatentTaskConfig, LatentProblem, LatentState, TaskModel]
         return problem.unit.values(state.machine.decision)[None]
 
     def tables(self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[LatentProblem, LatentState] | None = None) -> Tables:
-        """Return the groups by weight, the shared weights between tasks, the kernels by weight, and their weights in every task."""
+        """Return four tables: the groups in descending order of weight, the weights that pairs of tasks share, the kernels in descending
+        order of weight, and the weights of the kernels in every task.
+        """
         tasks, names = model.tasks, kernel_names(model, names)
         groups, weights = model.arrays["groups"].astype(bool), model.arrays["group_kernel_weights"]
         kernel_weights, parts = weights.sum(axis=0), np.diagonal(model.weights, axis1=1, axis2=2)

@@ -3,9 +3,9 @@
 Problem (docs/theory/latent_task_mkl.md):
 ``min 1/2 Omega(f)^2 + C sum of losses`` over functions ``f_tw = h_0w + h_tw`` of every group w and task t in
 it, ``Omega = sum_v d_v ( sum_{w >= v} ||Theta_w||_p^q )^(1/q)`` (Jawanpuria, 2014, chapter 6). Everything that depends on the rows is,
-for each kernel, ``A_j[s, t] = beta_s' K_j beta_t``, so that forms of groups, weights and certificate cost no further pass. A step solves
-the joint SVM on ``sum_j S_j[s, t] K_j`` and computes the best weights for its functions. A search over all groups adds those that keep the
-gap from closing.
+for each kernel, ``A_j[s, t] = beta_s' K_j beta_t``: the quadratic forms of groups, the weights and the certificate need no further pass. A
+step solves the joint SVM on ``sum_j S_j[s, t] K_j`` and computes the best weights for its functions. A search over all groups adds those
+that keep the gap from closing.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Certificate:
     * ``gap``: an upper bound of the distance of the objective to the optimum over all groups.
     * ``relative_gap``: ``gap`` divided by the objective.
     * ``complete``: whether the search found every group above the threshold, and no limit of the search or of the fit cut it short.
-    * ``sufficient``: the relative gap by the sufficient condition of the thesis (6.6). It sums over descendants of the groups next to the
-      working set, and is usually too large to be useful.
+    * ``sufficient``: the relative gap that the sufficient condition of the thesis (6.6) gives. The condition sums over descendants of the
+      groups next to the working set, and this gap is usually too large to be useful.
     * ``visits``: the number of groups that the last search visited, out of ``2^T - 1``.
     """
 
@@ -168,7 +168,7 @@ class LatentProblem(PooledTasks):
         return machine, Restricted(machine.upper, point, bound.value, done)
 
     def _with_best(self, machine: GroupMachine, upper: float, solution: DualSolution) -> GroupMachine:
-        """Return the state with the latest point as the best point, with the weights at which the solution was found."""
+        """Return the state whose best point is the latest point: ``solution``, and the weights at which it was found."""
         assert solution.biases is not None
         biases = np.where(self.constants != 0, self.constants, solution.biases)
         decision = solution.decision + biases[self.codes]
@@ -250,8 +250,8 @@ class LatentProblem(PooledTasks):
 
 
 def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, codes: np.ndarray) -> None:
-    """Raise DataError if ``forms`` ``(k, T, T)`` show that a kernel is not positive semi-definite. The message names the kernel if the rows
-    of one task show it.
+    """Raise DataError if ``forms`` ``(k, T, T)`` show that a kernel is not positive semi-definite. The message names the kernel if its
+    quadratic form over the rows of a single task is negative.
     """
     sums = np.bincount(codes, np.abs(solution.beta), forms.shape[1])
     diagonal = np.diagonal(forms, axis1=1, axis2=2)

@@ -1,5 +1,5 @@
-"""Computations of multiple kernel learning with Gram matrices: forms over the working set, second-order models, certificates over all
-kernels.
+"""Computations of multiple kernel learning with Gram matrices: quadratic forms over the working set, second-order models, and certificates
+over all kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ CUT_BYTES = 32 << 20  # shares of all tiles in the forms of cuts that one pass b
 
 @dataclass(frozen=True)
 class Solved:
-    """Solution of an SVM; for a second-order model, also its free rows and the matrix ``(K(theta) + diag(ridge))_FF``."""
+    """Solution of an SVM. If a second-order model is to be made, also the free rows F of the solution and the matrix
+    ``(K(theta) + diag(ridge))_FF``.
+    """
 
     solution: DualSolution
     free: np.ndarray | None = None
@@ -28,7 +30,7 @@ class Solved:
 
 
 def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: int) -> Solved:
-    """Return a solution with the matrix of a second-order model, if the model is worth its cost and the matrix is in the driver."""
+    """Return ``solution``. If a second-order model is worth its cost and the Gram matrix is in the driver, add the matrix of that model."""
     free = free_rows(problem, solution.beta)
     if not isinstance(gram, DenseGram) or not is_model_cheaper(problem.n, len(free), kernels):
         return Solved(solution)
@@ -36,8 +38,8 @@ def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolu
 
 
 def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Sequence[DualProblem], solved: Sequence[Solved]) -> list[Trial]:
-    """Return the trials of SVMs that were solved at the weights of their working sets. One pass serves all SVMs without a second-order
-    model, another one those with such a model.
+    """Return a trial per SVM: its solution with the quadratic forms of the kernels in its working set. One pass serves all SVMs without a
+    second-order model, another pass all SVMs with such a model.
     """
     kernels = np.flatnonzero(np.any([state.active for state in states], axis=0))
     chosen = None if len(kernels) == grams.k else kernels
@@ -56,7 +58,7 @@ def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Seque
 
 
 def _scatter(values: np.ndarray, kernels: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Return values of the ``active`` kernels as values of all kernels; kernels outside the working set get zero."""
+    """Return an array over all kernels: ``values`` of ``kernels`` where ``active`` is True, and zero elsewhere."""
     scattered = np.zeros(len(active))
     scattered[kernels] = values
     return np.where(active, scattered, 0.0)
@@ -71,8 +73,8 @@ def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightSt
 
 
 def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProblem, domain: NormDomain) -> WeightState:
-    """Return the state with the lower bound over all kernels, and with the kernels that violate it added to the working set; takes one or
-    two passes.
+    """Return the state with the lower bound over all kernels, and with the kernels that violate it added to the working set. This takes one
+    or more passes.
     """
     if not len(state.mix):
         return state
@@ -89,6 +91,6 @@ def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProb
 
 
 def cuts_at_once(k: int, n: int) -> int:
-    """Return the number of cuts whose forms in k kernels one pass computes, tile by tile, within ``CUT_BYTES`` of results."""
+    """Return the number of cuts for which one pass can compute quadratic forms in k kernels, with results of at most ``CUT_BYTES``."""
     tiles = -(-n // 128)
     return max(1, CUT_BYTES // (8 * k * tiles**2))

@@ -163,7 +163,9 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return problem.selected(state)
 
     def tables(self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[MKLProblem, MKLState] | None = None) -> Tables:
-        """Return the kernels by weight, and the largest weights along the iterations; if there are several classes, for each class."""
+        """Return two tables: the kernels in descending order of weight, and the largest weights along the iterations. Several classes have
+        separate entries.
+        """
         return followed_tables(model, names)
 
     # -- fits that leave rows out ------------------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
         return shared_problem(configs, inputs, masks, resources)
 
     def restart(self, problem: MKLProblem, fresh: MKLState, before: MKLProblem, last: MKLState) -> MKLState:
-        """Return the results of the previous searches that remain valid for another C, or for a part of the rows."""
+        """Return those results of the previous searches that remain valid for another C, or for a part of the rows."""
         config = problem.config
         if config.solver == "uniform":
             return fresh
@@ -194,8 +196,8 @@ class MKL(Method[MKLConfig, MKLProblem, MKLState, KernelModel]):
 
 
 def shared_problem(configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], resources: Resources) -> MKLProblem:
-    """Return one problem for the fits with each of the parameter sets, without the held-out rows of each mask; the fits share Gram matrices
-    and passes.
+    """Return one problem with a fit for every pair of a parameter set and a mask of held-out rows. The fits share Gram matrices and
+    passes.
     """
     first = configs[0]
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)

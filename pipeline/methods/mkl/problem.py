@@ -64,7 +64,7 @@ class MKLState:
 
     @property
     def stop(self) -> str | None:
-        """Reason for which all one-vs-rest models have stopped, or None."""
+        """Reason for stopping if all one-vs-rest models have stopped, otherwise None."""
         return joint_stop([machine.stop for machine in self.machines], UNFINISHED)
 
 

@@ -322,8 +322,8 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
 
 
 class _MultiTaskMKLPath(CrossValidatedTasks):
-    """Choice of ``C``, ``p`` and ``q`` by cross-validation; every task is in all folds. All fits share the Gram matrices within tasks. The
-    fits of one C start from the weights, shares and coefficients of the previous C.
+    """Choice of ``C``, ``p`` and ``q`` by cross-validation; every task has rows in all folds. All fits share the Gram matrices within
+    tasks. The fits of one C start from the kernel weights, task shares and coefficients of the previous C.
     """
 
     _grids = (MACHINE_C, Grid("p", "ps"), Grid("q", "qs"))

@@ -75,8 +75,8 @@ class TaskGrams:
         return self.layout.n
 
     def centred_sums(self) -> list[KernelSums]:
-        """Return kernel sums that are equivalent to centring by task. Their total is ``n * sum_t total_t / m_t``, so that the remaining
-        trace is the trace over all tasks.
+        """Return kernel sums whose centring is equivalent to centring by task. Their total is ``n * sum_t total_t / m_t``, where task t has
+        ``m_t`` rows and its kernel entries sum to ``total_t``. The trace that remains is the trace over all tasks.
         """
         counts, starts = self.settings.counts, np.concatenate([[0], np.cumsum(self.layout.groups)[:-1]])
         sizes = np.array(self.layout.groups) if counts is None else np.add.reduceat(counts, starts)

@@ -117,7 +117,7 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     def tables(
         self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[MultiTaskProblem, MultiTaskState] | None = None
     ) -> Tables:
-        """Return the kernels by weight, and their weights in every task; if the fit is given, also the tasks."""
+        """Return tables of the kernels by weight, and of their weights in every task; if the fit is given, also of the tasks."""
         weights = np.atleast_2d(model.arrays["kernel_weights"])
         tables = [_tables(model.machine(m), one, names) for m, one in enumerate(weights)]
         own = tables[0] if len(tables) == 1 else by_class(tables, model.labels)
@@ -134,13 +134,13 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
     def shared_fits(
         self, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], resources: Resources
     ) -> MultiTaskProblem | None:
-        """Return one problem for several fits, each without the rows of one mask. The fits share Gram matrices, like those of several
-        classes. Return None for several parameter sets.
+        """Return one problem for several fits, each without the rows of one mask. The fits share Gram matrices, as the one-vs-rest fits of
+        several classes do. Return None for several parameter sets.
         """
         return shared_problem(configs, inputs, masks, resources) if len(configs) == 1 else None
 
     def restart(self, problem: MultiTaskProblem, fresh: MultiTaskState, before: MultiTaskProblem, last: MultiTaskState) -> MultiTaskState:
-        """Return the results of the previous searches that remain valid for another C."""
+        """Return those results of the previous searches that remain valid for another C."""
         scale, parts = problem.config.C / before.config.C, zip(fresh.searches, last.searches, problem.losses, strict=True)
         bounds = before.config.model_copy(update={"C": problem.config.C}) == problem.config
         return replace(fresh, searches=tuple(one.continued(end, losses.problem, scale, bounds) for one, end, losses in parts))
@@ -149,8 +149,8 @@ class MultiTaskMKL(Method[MultiTaskMKLConfig, MultiTaskProblem, MultiTaskState, 
 def shared_problem(
     configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None], resources: Resources
 ) -> MultiTaskProblem:
-    """Return one problem for the fits with each of the parameter sets, without the held-out rows of each mask. The fits share Gram
-    matrices, like those of several classes.
+    """Return one problem with a fit for every pair of a parameter set and a mask of held-out rows. The fits share Gram matrices, as the
+    one-vs-rest fits of several classes do.
     """
     first, given = configs[0], inputs.data if isinstance(inputs.data, GivenGrams) else None
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)

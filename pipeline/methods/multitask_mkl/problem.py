@@ -71,8 +71,8 @@ class TaskSearch(Bounded):
     stop: str | None = None  # why it ended
 
     def machine_aim(self, tol: float) -> float:
-        """Return the total gap to which the SVMs of the next step are solved. Before the first step it is infinite if there is no earlier
-        result.
+        """Return the total duality gap to which the SVMs of the next step are solved. It is infinite before the first step, unless an
+        earlier result gives a bound.
         """
         if self.nested:
             return NESTED_TOL * self.upper
@@ -81,11 +81,10 @@ class TaskSearch(Bounded):
         return GAP_SHARE * tol * self.lower if self.lower > 0 else np.inf
 
     def continued(self, last: TaskSearch, problem: DualProblem, scale: float, bounds: bool) -> TaskSearch:
-        """Return the initial search of a fit from the last search of a fit with another C. ``scale`` is the ratio of the new C to the other
-        C.
+        """Return the initial search of a fit from the last search of a fit with another C. ``scale`` is the new C divided by the old C.
 
-        Kernels with zero weight get a small weight again. If C grows, the best dual point remains feasible. ``bounds``: whether the dual
-        value of that point remains a valid bound, which it does if only C has changed.
+        Kernels with zero weight get a small weight again. If C grows, the best dual point remains feasible. ``bounds`` says whether its
+        dual value remains a valid bound, which is the case if only C has changed.
         """
         weights = (1.0 - RETURNING) * last.best_weights + RETURNING * self.weights
         beta = best_multiple(problem, last.best_beta, last.best_decision, scale)
@@ -105,13 +104,13 @@ class MultiTaskState:
 
     @property
     def stop(self) -> str | None:
-        """Reason for which all searches have stopped, or None."""
+        """Reason for stopping if all searches have stopped, otherwise None."""
         return joint_stop([search.stop for search in self.searches], UNFINISHED)
 
 
 @dataclass(eq=False)
 class MultiTaskProblem:
-    """The search for kernel weights of one or several fits on the same tasks, each with its parameters and its losses."""
+    """The search for kernel weights of one or several fits on the same tasks. Each fit has its own parameters and losses."""
 
     config: MultiTaskMKLConfig  # what concerns the matrices is the same for all fits
     inputs: TaskInputs
@@ -130,7 +129,7 @@ class MultiTaskProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Where the entries are kept, number of tasks per pass, and memory of a step in bytes."""
+        """Where the matrix entries are kept, number of tasks per pass, and memory of a step in bytes."""
         settings, layout, k, n_tasks = self.settings, self.layout, len(self.specs), self.inputs.n_tasks
         batches = split_batches(task_pairs(self.inputs.data, self.specs, layout, self.inputs.order, settings.dtype), layout)
         return {
@@ -240,7 +239,7 @@ def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProb
 def _nested_step(
     search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines, shares: np.ndarray, strengths: np.ndarray
 ) -> TaskSearch:
-    """Alternate SVMs and shares until their value converges, then update the weights (q = 1: a mirror step on the simplex).
+    """Alternate SVM solves and share updates until the value converges, then update the weights (q = 1: a mirror step on the simplex).
 
     For 1 < q < 2 the thesis alternates in the other order: weights and SVMs converge for given shares, then the shares are updated.
     """
@@ -259,7 +258,9 @@ def _nested_step(
 
 
 def driver_items(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Item, ...]:
-    """Return the memory of the driver for k kernels within tasks: all entries or those of one step, the sum of a task, and vectors."""
+    """Return the memory of the driver for k kernels within tasks: the matrix entries (all, or those of one step), the weighted sum of the
+    matrices of one task, and vectors.
+    """
     b, whole, largest = np.dtype(settings.dtype).itemsize, entries_bytes(layout, k, settings.dtype), max(layout.groups)
     one_step = "kernels of the tasks of one step", min(whole, max(BATCH_BYTES, b * k * largest**2))
     return (

@@ -42,7 +42,7 @@ class TaskPart:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all blocks of the task."""
+        """Memory in bytes of all blocks of the task."""
         return sum(pair.nbytes for pair in self.pairs)
 
 
@@ -72,7 +72,7 @@ class TaskBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all blocks of the tasks."""
+        """Memory in bytes of all blocks of the tasks."""
         return sum(part.nbytes for part in self.parts)
 
 
@@ -104,7 +104,7 @@ def split_batches(pairs: Sequence[TaskPair], layout: GramLayout) -> list[TaskBat
 
 
 def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
-    """Return the SVMs of a batch."""
+    """Return the SVM solutions of a batch."""
     todo = batch.problem
     assert todo is not None
     begin, end = batch.rows
@@ -124,7 +124,7 @@ def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
 
 
 def normalized_block(pair: TaskPair, norms: Norms, begin: int) -> np.ndarray:
-    """Return the kernels of a block pair ``(k, rows, columns)``, normalised by vectors over the rows from ``begin`` on."""
+    """Return the normalised kernels of a block pair, ``(k, rows, columns)``. The vectors of ``norms`` begin at row ``begin``."""
     return apply_norms(pair.load(), norms, *(slice(lo - begin, hi - begin) for lo, hi in (pair.rows, pair.cols)))
 
 
@@ -144,7 +144,7 @@ class _TaskKernels:
             yield block, (a - start, b - start), (c - start, d - start)
 
     def combine(self, weights: np.ndarray) -> np.ndarray:
-        """Return the weighted sum of the kernels, ``(m, m)``, in their type."""
+        """Return the weighted sum of the kernels, ``(m, m)``, in the data type of the kernels."""
         m, matrix = self._part.rows[1] - self._part.rows[0], np.empty(0)
         for block, rows, cols in self._blocks():
             total = combine_kernels(block, weights)
@@ -155,21 +155,23 @@ class _TaskKernels:
         return matrix
 
     def forms(self, beta: np.ndarray, partner: np.ndarray | None) -> np.ndarray:
-        """Return ``beta' K_q beta`` of the coefficients and of their sum with ``partner``, ``(k, 2)``."""
+        """Return for every kernel the quadratic forms of ``beta`` and of ``beta + partner``, ``(k, 2)``; without partner, both of
+        ``beta``.
+        """
         vectors = beta[None] if partner is None else np.stack([beta, beta + partner])
         forms = total_forms([tile_sums(block, rows, cols, vectors) for block, rows, cols in self._blocks()])
         return np.maximum(np.broadcast_to(forms, (len(forms), 2)), 0.0)
 
 
 def sums_chunk(batch: TaskBatch, counts: Shared | None) -> list[BlockSums]:
-    """Return the sums of the raw blocks of a batch; ``counts`` are the row weights, ``(n,)``, sorted by task."""
+    """Return the sums over the entries of the raw blocks of a batch; ``counts`` are the row weights, ``(n,)``, sorted by task."""
     times = None if counts is None else resolve(counts)
     return [block_sums(pair.load(), pair.rows, pair.cols, times) for part in batch.parts for pair in part.pairs]
 
 
 def batch_bytes(batch: TaskBatch) -> int:
-    """Bound the memory of a step in bytes: the blocks of one task and a normalised copy, the task's matrix in double precision, rows, and
-    freed blocks.
+    """Bound the memory of a step in bytes. It holds the blocks of one task and a normalised copy, the task's matrix in double precision,
+    the rows that are read, and memory of freed blocks that the allocator has not given back.
     """
     needed = []
     for part in batch.parts:
@@ -186,7 +188,7 @@ def solves_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int) -> Plan
 
 
 def sums_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int, counts: Shared | None = None) -> Plan[list[Any]]:
-    """Return the pass over the sums of k kernels within tasks; ``counts`` are the row weights."""
+    """Return the pass that computes the sums over the entries of k kernels within tasks; ``counts`` are the row weights."""
     rows = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
     return _batches_pass("task-sums", chunk, 24 * k * rows, batches, counts)
 

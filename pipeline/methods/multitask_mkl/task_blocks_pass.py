@@ -1,4 +1,4 @@
-"""Gram matrices within tasks: the diagonal squares of every task, from any source.
+"""Gram matrices within tasks: for every task, the square block of its own rows and columns, computed or read from any source.
 
 Rows are sorted by task (row r of the sorted rows is row ``order[r]`` of the data), and no block contains rows of two tasks.
 References of all types load bit-identical raw kernels ``(k, rows, columns)``.
@@ -32,8 +32,8 @@ MAX_ROWS_READ = 4  # rows of a task are read with those between them up to this 
 
 
 def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
-    """Return how the squares of the tasks are divided: not at all if k kernels fit in ``BLOCK_BYTES``, else evenly at multiples of 128
-    rows.
+    """Return how the square matrices of the tasks are divided into blocks. They are not divided if k matrices of the largest task fit in
+    ``BLOCK_BYTES``; otherwise they are divided evenly at multiples of 128 rows.
     """
     largest = max(sizes)
     longest = max(TILE, int((BLOCK_BYTES / (4 * max(1, k))) ** 0.5) // TILE * TILE)
@@ -76,12 +76,12 @@ class ComputedPair:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the loaded block."""
+        """Memory in bytes of the loaded block."""
         return np.dtype(self.dtype).itemsize * len(self.specs) * len(self.left) * len(self.right)
 
     @property
     def row_bytes(self) -> int:
-        """Bound of the bytes of the rows read, in float64."""
+        """Upper bound on the memory in bytes of the rows that are read, in float64."""
         return 8 * self.width * MAX_ROWS_READ * (len(self.left) + len(self.right))
 
     def load(self) -> np.ndarray:
@@ -93,7 +93,7 @@ class ComputedPair:
 
 @dataclass(frozen=True)
 class GivenTaskPair:
-    """A block pair within a task of precomputed matrices. Arrays stay in their process."""
+    """A block pair within a task, taken from precomputed matrices. Arrays stay in their process."""
 
     rows: tuple[int, int]
     cols: tuple[int, int]
@@ -107,11 +107,11 @@ class GivenTaskPair:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the loaded block."""
+        """Memory in bytes of the loaded block."""
         return np.dtype(self.dtype).itemsize * len(self.positions) * len(self.left) * len(self.right)
 
     def load(self) -> np.ndarray:
-        """Return the raw kernels ``(k, rows, columns)``; for a pair on the diagonal, the mirrored upper triangle."""
+        """Return the raw kernels ``(k, rows, columns)``. A block on the diagonal is made symmetric by mirroring its upper triangle."""
         block = np.asarray(self.source[np.ix_(np.array(self.positions), self.left, self.right)], self.dtype)
         if self.rows == self.cols:
             block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
@@ -188,7 +188,9 @@ def load_pairs(pairs: Sequence[TaskPair]) -> list[np.ndarray]:
 
 
 def _small_squares(pairs: Sequence[TaskPair], start: int) -> list[ComputedPair]:
-    """Return the pairs from ``start`` on that may be computed together: squares of at most a tile of rows, ascending in the data."""
+    """Return the pairs from ``start`` on that may be computed together: diagonal blocks of consecutive tasks that together have at most
+    ``TILE`` rows, and whose rows ascend in the data.
+    """
     first = pairs[start]
     if not isinstance(first, ComputedPair) or first.rows != first.cols:
         return []

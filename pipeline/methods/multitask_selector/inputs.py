@@ -144,7 +144,7 @@ def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weig
 
 
 def penalty_weight(config: SelectorConfig, phase: int, found: float = math.nan) -> float:
-    """Return the weight of the penalty of the selection (phase 0) or of the refit. ``found`` is a weight derived from data, if any."""
+    """Return the penalty weight of the selection (phase 0) or the refit; ``found`` is the selection's weight with ``lam="auto"``."""
     if phase and config.refit is not None:
         return config.refit
     return found if config.lam == "auto" else config.lam

@@ -158,7 +158,7 @@ def _warnings(problem: SelectorProblem, model: LinearModel) -> list[str]:
 
 
 def _way(config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> Way:
-    """Return the algorithm chosen when the run began; for a new run, the algorithm that it will use."""
+    """Return the variant of the fit (in memory or out of core) that was chosen when the run began; for a new run, choose it."""
     decided = None if resources.scratch is None else resources.scratch.read_json("decisions")
     if isinstance(decided, dict):
         return decided.get("engine", "memory")  # (runs of earlier versions have all rows in memory)

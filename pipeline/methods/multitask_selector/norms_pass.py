@@ -39,11 +39,11 @@ class Query(NamedTuple):
 
 
 def norms_chunk(task: Task, features: Shared, vectors: Shared, codes: Shared, query: Query) -> np.ndarray:
-    """Return dual norms and reaches ``(2, k)`` of the given features in the stripes of one task (on a worker). A reach bounds how far a
-    norm can move.
+    """Return dual norms and reaches ``(2, k)`` of the given features in the stripes of one task (on a worker). The reach of a feature
+    bounds how far its norm can move.
 
     * ``features``: sorted ids over all stripes.
-    * ``vectors`` ``(2, n)``: costs times slopes, and costs, both with the factors of the rows.
+    * ``vectors`` ``(2, n)``: the costs times the slopes, and the costs; both are multiplied by the row factors.
     * ``codes`` ``(n,)``: the task of each row.
     """
     ids, weight, owners = resolve(features), resolve(vectors), resolve(codes)

@@ -32,8 +32,8 @@ class TaskLearner:
         return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds, StepWatch(config.gamma))
 
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:
-        """Learn rows after those of the current round; ``names`` of the tasks are used in messages. Raises ValueError if predictions
-        diverge.
+        """Learn ``rows``, which follow the rows of the current round. ``names`` are the names of the tasks, for messages. Raises ValueError
+        if predictions diverge.
         """
         n_open = self.rows.n
         self.watch.remember(rows.indptr, rows.values, rows.weight)

@@ -124,7 +124,7 @@ def _moments_items(d: int, n_tasks: int, driver_memory: int) -> tuple[Item, ...]
 
 
 def memory_items(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Item, ...]:
-    """Return the memory of the driver if all rows are in memory; rounds of one row per task read rows from anywhere in the data."""
+    """Return the memory of the driver if all rows are in memory; a batch also holds the rows sorted by task, and moments."""
     entries = entry_count(data)
     items = ("rows in float64, by rows and while they are put in order", ENTRY_BYTES * entries), *_vector_items(data, n_tasks)
     if algorithm != "fista":
@@ -146,14 +146,14 @@ def set_items(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int
 
 
 def step_entries(data: Data, n_tasks: int, driver_memory: int) -> int:
-    """Return the number of entries of the rows that one step learns if rows are read in blocks: a share of the memory, but at least about
-    the entries of one round.
+    """Return the number of entries of the rows that one step learns if rows are read in blocks. It is the number that fits in a share of
+    the memory, but at least about the number of entries of one round.
     """
     return max(int(STEP_SHARE * driver_memory) // ENTRY_BYTES, n_tasks * -(-entry_count(data) // data.n_rows))
 
 
 def window_bytes(data: Data, driver_memory: int) -> int:
-    """Return the bytes of rows, as stored, that are gathered at a time from blocks of rows."""
+    """Return the size in bytes, as stored, of the rows that are gathered at a time from blocks of rows."""
     size = data.meta.itemsize if data.meta.kind == "dense" else data.meta.itemsize + 4
     return min(entry_count(data) * size, int(WINDOW_SHARE * driver_memory))
 
@@ -223,7 +223,7 @@ class BatchProblem(SelectorProblem):
         return RowProblem(TaskRows(X, edges), *losses, penalty, self.penalties(state)[0], config.fit_intercept)
 
     def steps_plan(self) -> dict[str, Any]:
-        """Return the bytes of the moments of all tasks, and the numbers of sweeps of both fits."""
+        """Return the memory in bytes of the moments of all tasks, and the largest number of sweeps of the fit and the refit together."""
         fits = 1 if self.config.refit is None else 2
         return {"moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2, "sweeps_at_most": self.config.max_iter * fits}
 

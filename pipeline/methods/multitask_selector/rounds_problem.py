@@ -57,7 +57,7 @@ class SelectorState:
 class RoundsProblem(SelectorProblem):
     """Rounds of one row per task, epoch after epoch, in orders drawn from the seed.
 
-    The source of the rows, memory or blocks, affects steps and memory, but not the weights.
+    The rows come from memory or from blocks. This affects how the fit is divided into steps, and its memory, but not the weights.
     """
 
     state_type = SelectorState
@@ -142,10 +142,11 @@ class RoundsProblem(SelectorProblem):
         return Solution(weights, intercepts, value, float("nan"))
 
     def regret_curve(self, state: SelectorState) -> list[dict[str, Any]]:
-        """Return a row per step of a finished stream: rows so far, loss of the step and of all rows so far, average regret, features.
+        """Return a table row per step of a finished stream: number of rows so far, mean loss of the step, mean loss so far, average regret,
+        and number of features.
 
-        The regret per row is the cost so far (losses before learning, and penalties at the ends of steps) minus the cost of the last model
-        on the same rows: the joint form of Theorem 4 over the tasks. With a refit, it is the regret of the refit.
+        The average regret per row is the cost so far (losses before learning, and penalties at the ends of steps) minus the cost of the
+        last model on the same rows: the joint form of Theorem 4 over the tasks. With a refit, it is the regret of the refit.
         """
         along, last = state.along, state.along[:, 0] == state.phase
         rows, totals = np.cumsum(along[:, 1]), np.cumsum(along[:, 3])
@@ -165,7 +166,7 @@ class RoundsProblem(SelectorProblem):
         ]
 
     def _last_losses(self, state: SelectorState, n_steps: int) -> np.ndarray:
-        """Return the losses of the last model, summed over the rows of every step of the last fit, ``(n_steps,)``."""
+        """Return, for every step of the last fit, the sum of the losses of the last model over the rows of that step, ``(n_steps,)``."""
         data, rounds, stream = self.data, self.rounds(state), state.stream
         values = self.source.decide(rounds.weights(stream), rounds.intercepts(stream))
         losses = data.weight * mean_loss(self.config.loss).values(data.target, values)
@@ -236,8 +237,8 @@ class RoundsProblem(SelectorProblem):
         return self.epoch_order(epoch)[lo:hi]
 
     def _window(self, epoch: int, part: int) -> tuple[tuple[int, int], Callable[[], np.ndarray]]:
-        """Return the name of the window that contains a step, and a function that returns the window's rows. A window is some parts of an
-        epoch, or several whole epochs.
+        """Return an identifier of the window that contains a step, and a function that returns the rows of the window. A window consists of
+        some parts of an epoch, or of whole epochs.
         """
         parts = self.schedule[1]
         if parts == 1:

@@ -73,8 +73,8 @@ class BlockRows:
         return min(max(parts * window_bytes(data, self._memory) // max(entry_count(data) * size, 1), 1), parts)
 
     def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
-        """Return the rows of an order, repeated as often as they occur, and the positions of these rows, with ``CLOSE`` where the order has
-        it. ``window`` is the name of the window that contains the rows; ``ids`` returns all rows of that window.
+        """Return the rows of ``order`` and their positions: row i of the result is the i-th row of ``order``, repeated if it occurs again.
+        ``CLOSE`` keeps its positions. ``window`` identifies the window that contains the rows; ``ids`` returns all rows of that window.
         """
         is_row = order != CLOSE
         local = np.full(len(order), CLOSE, np.int64)
@@ -82,17 +82,17 @@ class BlockRows:
         return self._learned(self._raw(order[is_row], window, ids), order[is_row]), local
 
     def row_number(self, order: np.ndarray, row: int) -> int:
-        """Return the number in the data of a row at a position of ``order``."""
+        """Return the number, in the data, of row ``row`` of those that :meth:`take` returns for ``order``."""
         return int(order[order != CLOSE][row])
 
     def _learned(self, raw: RawRows, ids: np.ndarray | slice) -> TaskRows:
-        """Return raw rows with these numbers in the form that compiled loops read."""
+        """Return the raw rows ``raw``, whose numbers are ``ids``, scaled and in the form that compiled loops read."""
         data, row_factor = self._data, None if self._row_factor is None else self._row_factor[ids]
         X = scaled(raw, data.scale, row_factor) if isinstance(raw, np.ndarray) else _scaled_rows(raw, data.scale.factor, row_factor)
         return task_rows(X, data.codes[ids], data.target[ids], data.weight[ids])
 
     def _raw(self, ids: np.ndarray, window: tuple[int, int], all_ids: Callable[[], np.ndarray]) -> RawRows:
-        """Return raw rows in the order of their numbers, from memory or from the window, which is gathered at the first access."""
+        """Return the raw rows ``ids``, in that order, from memory or from the window, which is gathered at the first access."""
         if self._whole is not None:
             return self._whole[ids]
         if self._rows is None or window != self._window:
@@ -142,7 +142,7 @@ class BlockRows:
 
 
 def _scaled_rows(raw: sp.csr_array, factor: np.ndarray | None, row_factor: np.ndarray | None) -> sp.csr_array:
-    """Return sparse rows times the factors of columns and rows, multiplied in the same order as columns are."""
+    """Return sparse rows scaled by the factors of columns and rows, applied in the same order as when columns are scaled."""
     values = raw.data.astype(np.float64)
     if factor is not None:
         values *= factor[raw.indices]

@@ -156,7 +156,7 @@ class WorkingProblem(SelectorProblem):
         return solve_rows(problem, **warm, tol=tol, max_iter=limit, method=method)
 
     def _certify(self, state: WorkingState, slopes: np.ndarray, resources: Resources) -> tuple[WorkingState, int]:
-        """Return the state with bounds and dual value at its slopes, and the number of features evaluated."""
+        """Return the state at new ``slopes``, with its bounds and its dual value, and the number of features evaluated."""
         lam, penalty = self.penalties(state)[0], task_penalty(self.config.penalty, 1, self.config.r)
         moved = replace(state, bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes) * state.reaches, slopes=slopes)
         can_violate = state.kept & (moved.bounds * (1.0 + BOUND_SLACK) > lam)
@@ -184,7 +184,7 @@ class WorkingProblem(SelectorProblem):
         return replace(state, bounds=bounds, reaches=known)
 
     def _with_dual(self, state: WorkingState) -> WorkingState:
-        """Return the state with the dual value of its slopes, scaled so that no bound exceeds lam."""
+        """Return the state with its dual value, at its slopes after they are scaled so that no bound exceeds lam."""
         loss, lam = mean_loss(self.config.loss), self.penalties(state)[0]
         largest = float(state.bounds[state.kept].max(initial=0.0))
         return replace(state, lower=max(state.lower, loss.dual_value(self._target, self._cost, state.slopes, largest, lam)))
@@ -193,7 +193,7 @@ class WorkingProblem(SelectorProblem):
         return state.gap <= self.config.tol * state.objective
 
     def _next(self, state: WorkingState, inner_stop: str) -> WorkingState:
-        """Return the state with its reason to stop or with the features to add, or the initial state of the refit."""
+        """Return the next state: with a reason to stop, with features to add, or the initial state of the refit."""
         if self._is_closed(state):
             return self._end_phase(state, "gap")
         violates = state.kept & (state.bounds > self.penalties(state)[0])
@@ -242,7 +242,9 @@ class WorkingProblem(SelectorProblem):
         return accuracy_metrics(self.trackers, {0: values + biases[codes]})
 
     def steps_plan(self) -> dict[str, Any]:
-        """Return the number of tasks of a pass over all features, the bytes that they read and use, and the steps of both fits."""
+        """Return the number of tasks of a pass over all features, the bytes that the tasks read, the memory of a task in bytes, and the
+        largest number of sweeps of the fit and the refit together.
+        """
         data, tasks = self.data.data, column_tasks(self.data.data)
         passes = {"tasks_per_pass": len(tasks), "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
         fits = 1 if self.config.refit is None else 2

@@ -119,7 +119,7 @@ class NPKL(Method[NPKLConfig, NPKLProblem, SpectralState, SpectralModel]):
 
 
 def _idle_parts(model: SpectralModel) -> list[str]:
-    """Return the parts of graph, constraints or bound that have no effect."""
+    """Return warnings about parts of the graph, the constraints or the bound that have no effect."""
     figures, messages = model.figures, []
     if isolated := figures["isolated"]:
         messages.append(
@@ -134,7 +134,7 @@ def _idle_parts(model: SpectralModel) -> list[str]:
 
 
 def constraint_counts(model: SpectralModel) -> list[dict[str, Any]]:
-    """Return the number of constraints of either type that the kernel satisfies: the entry has the sign of the constraint."""
+    """Return, for constraints of either type, how many the kernel satisfies: the kernel's entry has the sign of the constraint."""
     signs, entries = model.arrays["constraints"][:, 2], model.arrays["entries"]
     rows = []
     for name, sign in (("together", 1), ("apart", -1)):

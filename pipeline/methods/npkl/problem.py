@@ -83,8 +83,8 @@ class NPKLProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The pass of the graph, and where the eigensolver's block is kept. The number of columns of the block, and thus the memory of a
-        task, is not known in advance.
+        """The pass that finds the graph, and where the eigensolver keeps its block of columns. The number of columns of the block, and thus
+        the memory of a task, is not known in advance.
         """
         data, solver = self.inputs.data, self._solver
         neighbours, others = plan_neighbours(data, self.n_neighbors), total_bytes(self._given_items())
@@ -110,7 +110,7 @@ class NPKLProblem:
         return ("neighbours", *judged, *(() if self._solver is None else self._solver.work()))
 
     def _given_items(self) -> tuple[Item, ...]:
-        """Return the memory of the driver that does not depend on the rank: graph, constraints, and a base."""
+        """Return the memory of the driver that does not depend on the rank: graph, constraints, and base of smooth functions."""
         n, base = self.inputs.data.n_rows, self.config.base or 0
         found = dense_bytes(n) if base and n <= MAX_DENSE_BASIS_ROWS else 0
         return (

@@ -74,12 +74,12 @@ ROUND = 16  # such tasks that start with the same limits
 
 
 def block_rows(p: int, n: int) -> int:
-    """Return the number of rows of a block for at most p propositions over n rows, from sizes alone."""
+    """Return the number of rows of a block for at most p propositions over n rows. It depends on these two sizes alone."""
     return max(min(ROW_BLOCK, n, BLOCK_BYTES * 8 // max(p, 1) // 64 * 64), 64)
 
 
 def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> int:
-    """Return the memory in bytes of the largest step of the passes below, with at most p propositions and ``hull`` conjunctions."""
+    """Return the memory in bytes of the largest step of all passes over blocks, with at most p propositions and ``hull`` conjunctions."""
     rows, total = block_rows(p, n), n * machines
     blocks, bits = -(-n // rows), 8 * p * max(-(-rows // 64), 1)
     reading, signed = bits_bytes(bits, rows, rows, machines), signed_bytes(p, [rows] * machines)
@@ -109,7 +109,7 @@ def subtrees_step(bits: int, signed: int, max_visits: int, machines: int) -> Ste
 
 
 def fits_a_task(p: int, n: int) -> bool:
-    """Return whether one task can hold the bits of all rows, for at most p propositions; decided by sizes alone."""
+    """Return whether one task can hold the bits of all rows, for at most p propositions. The answer depends on sizes alone."""
     return p * -(-n // 8) <= SUBTREE_BYTES
 
 
@@ -205,12 +205,14 @@ class BlockedLattice(Conjunctions):
         return BlockedLattice(self.blocks, propositions, self.similarity, self.a, self.skip, self.subtrees, "propositions-of-rules")
 
     def products(self, weight: np.ndarray) -> np.ndarray:
-        """Return the sums of a weight (n,) over the rows of every proposition, in one pass."""
+        """Return, for every proposition, the sum of ``weight`` (n,) over the rows on which the proposition holds, in one pass."""
         step, shared = sums_step(self.p, self.n), self.blocks.share("weights", weight)
         return self.blocks.run("sums", weighted_chunk, self.parts, step, add_parts, shared)
 
     def decisions(self, items: Sequence[Sequence[int]], weights: np.ndarray) -> list[np.ndarray]:
-        """Return sum_r w_rt phi_r on the rows of every task t, for conjunctions with weights ``(r, T)``, in one pass."""
+        """Return ``sum_r w_rt phi_r`` on the rows of every task t, in one pass; weights ``(r, T)`` of conjunctions with indicators
+        phi_r.
+        """
         if not len(items):
             return [np.zeros(len(rows)) for rows in self.rows]
         largest, total = max(part.n for part in self.parts), sum(map(len, self.rows))
@@ -246,15 +248,15 @@ class BlockedLattice(Conjunctions):
     # -- searches ------------------------------------------------------------------------------------------------------------
 
     def signed(self, alpha: Sequence[np.ndarray]) -> BlockedSearch:
-        """Return the rows with multipliers in the form that a search reads."""
+        """Return a search over the rows whose multipliers ``alpha`` are not zero."""
         return BlockedSearch(self, np.concatenate(alpha))
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[np.ndarray], threshold: float, *,
         frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: BlockedSearch | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Search for nodes outside the hull with M / d^2 above the threshold, either everywhere or next to the hull. Next to the hull, only
-        the ``most`` propositions with the largest bounds are combined.
+        """Search for nodes outside the hull whose value in the certificate, M / d^2, exceeds the threshold. The search covers all nodes, or
+        with ``frontier`` those next to the hull, for which it combines only the ``most`` propositions with the largest bounds.
         """
         search = rows or self.signed(alpha)
         known = frozenset(tuple(item) for item in self.items(nodes.keys))
@@ -280,8 +282,8 @@ class BlockedLattice(Conjunctions):
 
 @dataclass(frozen=True)
 class _GatheredRows:
-    """Rows of a hull gathered in this process, if they are small. Results are bit-identical to passes over all blocks, without a pass per
-    request.
+    """Rows of a hull, gathered in this process if they are small. A request then needs no pass; results are bit-identical to those of
+    passes over all blocks.
     """
 
     rows: Sequence[Sequence[Bytes]]  # of every block and task
@@ -348,7 +350,7 @@ class BlockedSearch:
         return self._blocks.run("candidates", sums_chunk, self._refs, step, add_parts, *shared)
 
     def _search(self, known: frozenset[tuple[int, ...]], threshold: float) -> LevelSearch:
-        """Return the search with a threshold. A longer search continues where a shorter one ended."""
+        """Return the search with this hull and threshold. A search to a greater length continues where a shorter one ended."""
         if self._levels is None or self._levels[0] != (known, threshold):
             lattice = self._lattice
             search = LevelSearch(lattice.p, self._sums, lattice.kinds, lattice.similarity, lattice.a, threshold, known)
@@ -360,8 +362,8 @@ class BlockedSearch:
         return self._search(known, threshold).frontier(depth, most)
 
     def everywhere(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, visits: int) -> ViolatorSearch:
-        """Visit all conjunctions of at most ``depth`` propositions, by one pass per batch of equal length, or with tasks that each search a
-        subtree.
+        """Visit all conjunctions of at most ``depth`` propositions, either by a pass per batch of conjunctions of equal length, or by tasks
+        that each search a subtree.
         """
         search = self._search(known, threshold)
         first = search.everywhere(1, visits)
@@ -371,7 +373,7 @@ class BlockedSearch:
         return self._below(search, first, opened[0].candidates if opened else np.zeros(0, np.int64), depth, visits)
 
     def _below(self, search: LevelSearch, first: ViolatorSearch, singles: np.ndarray, depth: int, max_visits: int) -> ViolatorSearch:
-        """Search below single propositions by tasks. The tasks of a round start with what earlier rounds have left of the limits."""
+        """Search subtrees below single propositions by rounds of tasks. A round may use what earlier rounds have left of the limits."""
         items, values, visits, whole = [first.items], [first.values], first.visits, True
         shared = self._blocks.share("singles", singles)
         query = SubtreeQuery(
@@ -409,7 +411,7 @@ def subtree_bytes(max_visits: int, tasks: int) -> int:
 
 
 def _groups(n: int) -> Iterator[Subtrees]:
-    """Divide n propositions into groups with about the same number of pairs of a proposition in the group and a later one."""
+    """Divide n propositions into groups of similar cost. The cost of a group is its number of pairs of a proposition with a later one."""
     lo, size = 0, 0
     for k in range(n):
         size += n - 1 - k

@@ -1,4 +1,4 @@
-"""Selected rules over rows in blocks: passes over the values of their columns, for decision values, supports and moved thresholds."""
+"""Selected rules over rows in blocks. Passes over the columns of the rules give decision values, supports and moved thresholds."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def support_chunk(task: tuple[BitsPart, ValuesPart], rules: Rules) -> np.ndarray
 def changes_chunk(
     task: tuple[BitsPart, ValuesPart], rules: Rules, bias: np.ndarray, e: int, tables: TaskTables, signs: Shared, cost: Shared
 ) -> np.ndarray:
-    """Return the change of the loss of each of a block's rows in use if proposition e becomes true for it (on a worker)."""
+    """Return, for each row in use of a block, the change of its loss if proposition e becomes true for the row (on a worker)."""
     bits, part = task
     truth, task_rows = part.truth(rules.propositions, bits.in_use()), bits.task_rows(tables)
     y, costs = ([resolve(values)[lo:hi] for lo, hi in bits.spans] for values in (signs, cost))
@@ -119,7 +119,7 @@ class BlockedRules:
         return value_parts(data.column_blocks()[0], serial(data), self.rules.propositions, data.meta.itemsize, ranges)
 
     def _truth(self, part: ValuesPart) -> int:
-        """Bound the memory in bytes of the truth of the rules on the rows of a part."""
+        """Bound the memory in bytes of the truth values of the rules on the rows of a part."""
         return truth_bytes(part.rows[1] - part.rows[0], self.rules.propositions.size, *self.rules.weights.shape)
 
     @cached_property
@@ -146,7 +146,7 @@ class BlockedRules:
         return move_cuts(_BlockedCutRows(self, bias), self.rules.items, self.rules.weights, propositions.kind, propositions.cut)
 
     def changes(self, e: int, cuts: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Return the change of the loss of every row in use if proposition e becomes true for it, ``(n,)``, in one pass."""
+        """Return, for every row in use, the change of its loss if proposition e becomes true for the row, ``(n,)``, in one pass."""
         blocks = self.lattice.blocks
         labels, costs = blocks.share("signs", np.concatenate(blocks.y)), blocks.share("costs", np.concatenate(blocks.cost))
         shared = with_cuts(self.rules, cuts), bias, e, blocks.tables, labels, costs

@@ -12,8 +12,8 @@ TABLES = (ShownTable("rules", "Rules by weight", "All of them are in rules.csv a
 
 
 def rule_weights(run: RunView) -> list[Chart]:
-    """Return a chart of the rules with the largest weights. With two classes, weights for the first are negative; with more, each rule
-    names its class.
+    """Return a chart of the rules with the largest weights. With two classes, bars of rules for the first class are negative; with more
+    classes, each rule names its class.
     """
     rows, classes = run.tables.get("rules", ()), run.summary.get("classes")
     if not rows:

@@ -109,7 +109,7 @@ def driver_items(config: RuleConfig, p: int, n: int, d: int, machines: int, is_b
 
 def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int) -> bool:
     """Return whether the bits of the propositions are kept in blocks, which passes read. This is so if there are more rows than one block
-    has, or if all possible propositions exceed the driver's memory. It is decided by sizes alone.
+    has, or if all possible propositions exceed the driver's memory. The answer depends on sizes alone.
     """
     return n > ROW_BLOCK or total_bytes(driver_items(config, most_propositions(config, d, n), n, d, machines, False)) > limit
 

@@ -32,7 +32,7 @@ def conditions_looked_at(config: RuleConfig, hull: int) -> int:
 
 
 class LatticeProblem:
-    """Restricted problems on hulls of the lattice, and searches for conjunctions outside that violate their certificate."""
+    """Restricted problems on hulls of the lattice, and searches outside a hull for conjunctions that violate its certificate."""
 
     def __init__(self, lattice: Lattice, config: RuleConfig) -> None:
         self._lattice, self._config = lattice, config
@@ -65,7 +65,7 @@ class LatticeProblem:
 
     def _worst(self, search: ViolatorSearch, look: Callable[[float], ViolatorSearch]) -> ViolatorSearch:
         """Return the conjunctions with the largest values, at least as many as may be added. If ``search`` was cut short or skipped nodes,
-        ``look`` repeats it above the value of the last conjunction to add, until the search is complete.
+        ``look`` repeats the search until it is complete; its threshold is the value of the last conjunction to add.
 
         In a tie, conjunctions that were found first come first.
         """

@@ -143,7 +143,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         return state, {"phase": "refine", **figures}
 
     def result(self, problem: RulesProblem, state: RuleState, resources: Resources) -> Result[RuleModel]:
-        """Return the model of the selected rules, with the active set from which they were selected and its certificate."""
+        """Return the model: the selected rules, the active set from which they were selected, and the certificate of the active set."""
         model = build_rule_model(problem, state, resources)
         certificate = rule_certificate(model)
         depth, has_gap = certificate["depth"], not np.isnan(certificate["gap"])

@@ -80,8 +80,8 @@ class RuleModel(Model):
 
     @property
     def by_weight(self) -> np.ndarray:
-        """Indices of the rules in descending order of the largest weight over the models. Weights that differ only by rounding keep their
-        order.
+        """Indices of the rules in descending order of the largest weight over the models. Rules whose weights differ only by rounding keep
+        their order.
         """
         sizes = np.abs(self.weights).max(axis=1, initial=0.0)
         return np.argsort(-np.round(sizes / (sizes.max(initial=0.0) or 1.0), EQUAL_DIGITS), kind="stable")
@@ -119,7 +119,7 @@ class RuleModel(Model):
         return [(texts[int(r)], None, float(self.weights[r, of])) for r in np.flatnonzero(holds)]
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return the memory of the columns, and of the indicators of the rules on the rows."""
+        """Return two memory items: the values of the columns, and the indicators of the rules on the rows."""
         columns = "columns of the rules, side by side", 3 * sum(self.fetched_bytes(data))
         return [columns, ("which rows satisfy which rule, as truth values and numbers", 9 * data.n_rows * self.n_rules)]
 
@@ -135,7 +135,7 @@ def feature_name(model: RuleModel, column: int) -> str:
 
 
 def conditions(model: RuleModel, propositions: Propositions, items: np.ndarray) -> list[dict[str, Any]]:
-    """Return the propositions of a conjunction as ``{column, feature, sign, cut, text}``, by column."""
+    """Return the propositions of a conjunction as ``{column, feature, sign, cut, text}``, ordered by column."""
     categories, origins = json.loads(model.categories_json), json.loads(model.origins_json)
     rows = []
     for j in sorted(items.tolist(), key=lambda j: (propositions.column[j], propositions.kind[j], propositions.cut[j])):
@@ -153,7 +153,7 @@ def conditions(model: RuleModel, propositions: Propositions, items: np.ndarray) 
 
 
 def _level_condition(column: int, feature: str, level: str | None, holds: bool) -> dict[str, Any]:
-    """Return the condition on the original categorical column that a 0/1 column was encoded from."""
+    """Return the condition on the original categorical column from which a 0/1 column was encoded."""
     if level is None:
         sign = SIGNS[MISSING] if holds else "is not missing"
         return {"column": column, "feature": feature, "sign": sign, "cut": None, "text": f"{feature} {sign}"}

@@ -181,8 +181,8 @@ class RulesProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Number of tasks of a pass over columns, and over rows if these are in blocks; memory of a task and of the driver in bytes, with
-        the largest possible number of propositions.
+        """Number of tasks of a pass over columns and, if rows are in blocks, of a pass over rows; memory of a task and of the driver in
+        bytes, with the largest possible number of propositions.
         """
         config, data, machines = self.config, self.data, len(self.tasks)
         tasks, n, d = column_tasks(data), data.n_rows, data.n_cols

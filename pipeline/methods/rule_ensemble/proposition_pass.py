@@ -22,7 +22,9 @@ OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
 
 @dataclass(frozen=True)
 class Packed:
-    """Propositions with their truth on the rows as bits ``(p, words)``, or with digests of the bits, to find equal propositions."""
+    """Propositions and their truth values on the rows, as packed bits ``(p, words)``. Digests can replace the bits; they suffice to find
+    equal propositions.
+    """
 
     propositions: Propositions
     columns: Words
@@ -35,7 +37,7 @@ def dense_column(X: Columns, j: int) -> np.ndarray:
 
 
 def packed_flags(propositions: Propositions, ids: np.ndarray, column: int, values: np.ndarray) -> Words:
-    """Return which of the propositions ``ids`` on a column hold for its values, as packed bits. Only a few are unpacked at a time."""
+    """Return, as packed bits, on which values of a column each proposition of ``ids`` holds. Only a few are unpacked at a time."""
     step = max(MAX_UNPACKED_BYTES // max(len(values), 1), 1)
     parts = [pack_bits(propositions.flags(ids[lo : lo + step], column, values)) for lo in range(0, len(ids), step)]
     return np.concatenate(parts) if parts else np.zeros((0, max(-(-len(values) // 64), 1)), np.uint64)
@@ -83,7 +85,7 @@ def _digests(words: Words) -> Words:
 
 
 def propositions_pass(tasks: Sequence[Task], n: int, n_thresholds: int, keeps_bits: bool, *broadcast: object) -> Plan[list[Packed]]:
-    """Return the pass over the propositions of all columns on n rows, with or without their bits."""
+    """Return the pass that computes the propositions of all columns on n rows, with or without their bits."""
     # Two propositions a cut or a category. Names may be as many as rows, but then few of them are in a column each, or each is packed for a
     # few of them only.
     most = 2 * (n_thresholds + 1)
@@ -123,7 +125,7 @@ def packed_propositions(
 
 @dataclass(frozen=True)
 class _Memory:
-    """Memory of a task: its largest stripe, one column of it in float64 with its propositions, and the packed columns."""
+    """Memory of a task: its largest stripe, one column of the stripe in float64 with its propositions, and the packed columns."""
 
     more: int
 

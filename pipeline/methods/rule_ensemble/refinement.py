@@ -1,4 +1,4 @@
-"""Model from the final active set of a rule ensemble: propositions in use, thresholds moved to better values, weights fitted again."""
+"""Model from the final active set of a rule ensemble: drop unused propositions, move thresholds to better values, refit the weights."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refine_rules(rules: SelectedRules, problem: RulesProblem, resources: Resourc
 
 
 def _with_values(lattice: RuleLattice, propositions: Propositions, values: dict[int, np.ndarray]) -> RuleLattice:
-    """Return the lattice of the given propositions; ``values`` are their columns on the rows in use."""
+    """Return the lattice of the given propositions; ``values`` maps the columns that they test to the values on the rows in use."""
     flags = np.zeros((propositions.size, lattice.n), bool)
     for column, column_values in values.items():
         members = np.flatnonzero(propositions.column == column)
@@ -78,7 +78,7 @@ def restrict_propositions(rules: SelectedRules, config: RuleConfig, lattice_of: 
 
 
 def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.ndarray]) -> np.ndarray:
-    """Return every threshold at the training value with the smallest loss."""
+    """Return every threshold after moving it to the training value with the smallest loss."""
     items, propositions = rules.items(), rules.propositions
     if isinstance(lattice, BlockedLattice):
         return BlockedRules(lattice, Rules(propositions, tuple(map(tuple, items)), rules.weights)).moved_cuts(rules.bias)
@@ -89,8 +89,8 @@ def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.nda
 
 
 def refit_rules(rules: SelectedRules, lattice: Lattice, config: RuleConfig) -> SelectedRules:
-    """Return the rules with refitted weights, without rules of small weight; unchanged if neither refitting nor moving thresholds is
-    enabled.
+    """Return the rules with refitted weights, without rules of small weight. The rules are unchanged if both refitting and moving of
+    thresholds are disabled.
     """
     if not config.refit and not config.refine_cuts:
         return rules
@@ -101,7 +101,7 @@ def refit_rules(rules: SelectedRules, lattice: Lattice, config: RuleConfig) -> S
 
 
 def prune_rules(rules: SelectedRules, lattice: Lattice, share: float, is_last: bool = False) -> SelectedRules:
-    """Return the rules without weights below a share of the largest, with intercepts of every task computed again.
+    """Return the rules without those whose weight is below a share of the largest weight. The intercepts of all tasks are computed again.
 
     The last rules, which are not fitted again, keep their intercepts if nothing is dropped, because their objective refers to them.
     """

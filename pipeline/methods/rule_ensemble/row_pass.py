@@ -1,8 +1,8 @@
 """Passes over blocks of rows. The truth of conjunctions on a block is computed from its columns, cached in a worker, and never sent.
 
-A block is a fixed range of the data's rows. Its raw values give the bits of the propositions. The bits give the conjunctions of a hull, and
-the rows with multipliers in the order of a search. All of these are references, loaded where a task runs. The pieces of a block are
-requested with its bits, so that they are on the same worker.
+A block is a fixed range of the data's rows. The bits of the propositions follow from its raw values. From the bits follow the conjunctions
+of a hull, and the rows with non-zero multipliers, sorted for a search. All of these are passed as references, and loaded where a task
+runs. A task requests them together with the bits of the block, so that they are on the same worker.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class BitsPart:
         return out
 
     def some(self, ids: np.ndarray) -> Words:
-        """Return the bits of the given ascending propositions, from the cache or read for them alone."""
+        """Return the bits of the given ascending propositions from the cache; if they are not cached, read these bits alone."""
         held = block_cache().held(self)  # pyright: ignore[reportArgumentType] (bits, no matrix)
         return replace(self, table=resolve(self.table)[:, ids]).load() if held is None else held[ids]
 
@@ -158,7 +158,7 @@ def rows_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Bytes]]:
 
 
 class Asked(NamedTuple):
-    """A request whose vector is in the data shared by tasks, from an offset on."""
+    """A request about the rows of a hull. Its vector is the part of the shared data that begins at ``offset``."""
 
     request: HullRequest  # without vectors
     offset: int
@@ -203,7 +203,7 @@ class JoinAnswers:
 
 @dataclass(frozen=True)
 class SignedPart:
-    """Reference to the bits of propositions on the rows of a block with multipliers, in the order of a search."""
+    """Reference to the bits of propositions on those rows of a block that have non-zero multipliers, sorted as a search reads the rows."""
 
     bits: BitsPart
     token: str  # digest of the multipliers
@@ -226,7 +226,9 @@ def load_signed(part: SignedPart) -> SignedRows:
 
 
 def sums_chunk(task: tuple[BitsPart, SignedPart], sets: Shared, owner: Shared, last: Shared) -> np.ndarray:
-    """Return, for each candidate, the sum of the multipliers of the block's rows that satisfy it, ``(c, T, 2)`` (on a worker)."""
+    """Return, for each candidate and task, the sums of the multipliers over the rows of a block that satisfy the candidate, ``(c, T, 2)``:
+    over positive and over negative rows (on a worker).
+    """
     return candidate_sums(load_signed(task[1]), Candidates(*(resolve(part).copy() for part in (sets, owner, last))))
 
 
@@ -246,7 +248,7 @@ def join_kinds(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def weighted_chunk(part: BitsPart, weight: Shared) -> np.ndarray:
-    """Return the sums of a weight over a block's rows that satisfy each proposition, ``(p,)`` (on a worker)."""
+    """Return, for each proposition, the sum of ``weight`` over a block's rows on which it holds, ``(p,)`` (on a worker)."""
     return weighted_counts(load_bits(part), part.n, resolve(weight)[part.first : part.first + part.n])
 
 
@@ -270,7 +272,7 @@ def join_tasks(parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Subtrees:
-    """The conjunctions that begin with some of the single propositions from which the search continues, given as positions among these."""
+    """The conjunctions that begin with some single propositions: a range of positions among those that the search extends."""
 
     roots: tuple[int, int]
     nbytes: int = 0
@@ -340,7 +342,7 @@ def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
 class StepBytes(NamedTuple):
     """Memory in bytes of the steps of a pass.
 
-    * ``task``: memory of a task, without that for computing its bits.
+    * ``task``: memory of a task, without the memory for computing its bits.
     * ``result``: size of a result.
     * ``merging``: memory for merging results that are not added.
     """
@@ -351,8 +353,8 @@ class StepBytes(NamedTuple):
 
 
 def bits_bytes(bits: int, rows: int, used: int, machines: int) -> int:
-    """Bound the memory in bytes for computing the bits of a block: the bits, raw values of some columns as read and dense, and unpacked
-    propositions.
+    """Bound the memory in bytes for computing the bits of a block. It holds the bits, the raw values of some columns (as read, and dense),
+    and unpacked propositions.
     """
     return bits + 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 2 * MAX_UNPACKED_BYTES + machines * 48 * used
 
@@ -368,14 +370,14 @@ def hull_bytes(size: int, rows: int, machines: int) -> int:
 
 
 def truth_bytes(rows: int, p: int, rules: int, machines: int) -> int:
-    """Bound the memory in bytes of the truth of propositions and rules on the rows of a block, with values as read and some of the truth as
-    numbers.
+    """Bound the memory in bytes of the truth values of propositions and rules on the rows of a block, including the values that are read
+    and those truth values that are converted to numbers.
     """
     return 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 6 * MAX_UNPACKED_BYTES + rows * (p // 4 + 3 * rules + 120 * machines + 64)
 
 
 def signed_bytes(p: int, rows: Sequence[int]) -> int:
-    """Bound the memory in bytes of p propositions on a block's rows with multipliers, in the order of a search."""
+    """Bound the memory in bytes of the bits of p propositions on those rows of a block that have non-zero multipliers."""
     words = sum(-(-n // 64) + 4 for n in rows)
     return 8 * (p + 64) * words
 
@@ -418,7 +420,9 @@ def hull_step(hull: int, size: int, joined: int, added: int, shared: int, fan_in
 
 
 def candidates_step(signed: int, candidates: int, sums: int) -> StepBytes:
-    """Return the memory in bytes of a step that sums over candidates, on rows with multipliers in the order of a search."""
+    """Return the memory in bytes of a step that sums multipliers over the rows of every candidate. ``signed`` is the size of the rows with
+    multipliers in bytes.
+    """
     return StepBytes(signed + 2 * candidates + sums, sums)
 
 

@@ -1,4 +1,4 @@
-"""Charts of a ranking in reports: the eigenvalues of its kernel, and the ascent."""
+"""Report charts of a ranking: the eigenvalues of the learnt kernel, and the dual ascent that computed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of rankings: the kernel of images and tags, and the random walk."""
+"""Parameters of the two ranking methods: the kernel learnt from images and tags, and the random walk."""
 
 from __future__ import annotations
 

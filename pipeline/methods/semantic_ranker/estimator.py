@@ -42,9 +42,9 @@ class SemanticKernelRanker(SpectralEstimator):
         + \frac{C}{2} \sum_{(i,j) \in E} \max(0, K_{ii} + K_{jj} - 2 K_{ij} - d_{ij}^2)^2,
 
     and scores the images by a random walk on it, :math:`r = \lambda S r + (1 - \lambda) \pi`, with :math:`\lambda` the ``damping``. The
-    rows of T are the tf-idf vectors of the tags, and H centres. E are the pairs of visual neighbours, and :math:`d_{ij}^2` their squared
-    distances divided by the mean over all pairs, so that the unit of the features does not matter. S has the positive entries of K, scaled
-    so that columns sum to 1.
+    rows of T are the tf-idf vectors of the tags, and H is the centring matrix. E are the pairs of visual neighbours, and :math:`d_{ij}^2`
+    their squared distances divided by the mean over all pairs, so that the unit of the features does not matter. S has the positive entries
+    of K, scaled so that columns sum to 1.
 
     A fit ranks one query, in one process. With ``queries``, a fit ranks many queries as parallel tasks; the result of each query is
     bit-identical to a fit of that query alone.
@@ -52,7 +52,7 @@ class SemanticKernelRanker(SpectralEstimator):
     Parameters
     ----------
     n_neighbors : int >= 1, default=6
-        Number of visual neighbours of an image whose distances the kernel must not exceed.
+        Number of visual neighbours of an image. Their distances in the kernel are penalised if they exceed the visual distances.
     C : float > 0, default=1.0
         Weight of the squared excess of a distance over its bound: C/2 * sum max(0, excess)^2.
     B : float > 0 or None, default=None
@@ -65,14 +65,15 @@ class SemanticKernelRanker(SpectralEstimator):
         Restrict the kernel to this many smooth functions of the visual neighbour graph (smallest eigenvectors of its Laplacian): faster.
         Default: all functions.
     diagonal : {"zero", "keep"}, default='zero'
-        Whether an image counts as similar to itself in the random walk.
+        Whether an image counts as similar to itself in the random walk (``"keep"``) or not (``"zero"``).
     min_images : int >= 1, default=1
         Drop tags that occur in fewer images.
     untagged : {"raise", "zero"}, default='raise'
         Images without a tag: ``"raise"`` rejects them; ``"zero"`` gives them a tag vector of zeros, so that only their visual features
         count.
     gamma : float > 0, default=3.0
-        For unseen images: exp(-gamma ||x - z||^2 / mean) is the kernel that is warped.
+        For unseen images: exp(-gamma ||x - z||^2 / mean) is the kernel that is warped, where mean is the mean squared distance of the
+        training images.
     warp : {"corrected", "seed"}, default='corrected'
         For unseen images: ``"corrected"`` warps by the graph Laplacian of max(K, 0); ``"seed"`` warps by -K, as printed in the thesis, and
         fails if the kernel would not be positive semi-definite.
@@ -303,7 +304,7 @@ class SemanticKernelRanker(SpectralEstimator):
 
 
 def _are_row_numbers(rows: UserData) -> bool:
-    """Return whether the argument selects training rows, instead of giving features."""
+    """Return True if the argument selects training rows, False if it gives features."""
     return rows is None or isinstance(rows, (slice, int, np.integer)) or (not is_store(rows) and np.ndim(rows) == 1)
 
 

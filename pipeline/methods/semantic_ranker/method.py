@@ -38,7 +38,7 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
     programs = "methods.semantic_ranker.queries"
 
     def read_inputs(self, config: RankerConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RankerConfig, RankerInputs]:
-        """Return the parameters, and the tags (one string per image), prior and queries that ``extra`` may contain."""
+        """Return the parameters and the inputs of the ranking; ``extra`` contains the tags and may contain the prior and the queries."""
         return config, RankerInputs.read(resources.data, extra["tags"], extra.get("prior"), extra.get("queries"))
 
     def problem(self, config: RankerConfig, inputs: RankerInputs, resources: Resources) -> RankerProblem | QueriesProblem:
@@ -65,7 +65,7 @@ class Ranker(Method[RankerConfig, Any, Any, Any]):
         return problem.init(resources)
 
     def step(self, problem: RankerProblem | QueriesProblem, state: Any, resources: Resources) -> Step[Any]:
-        """Return the state after one more evaluation, or after one more batch of queries."""
+        """Return the state after one more evaluation of the dual (one query), or one more batch of queries (many queries)."""
         return problem.step(state, resources)
 
     def result(self, problem: RankerProblem | QueriesProblem, state: Any, resources: Resources) -> Result[Any]:

@@ -82,7 +82,7 @@ class RankerModel(SpectralModel):
         return np.concatenate([unseen.scores(unseen.scale_rows(part)) for part in parts])[:, None]
 
     def memory(self, data: BlockStore) -> list[Item]:
-        """Return the memory that the rows of a store take while they are scored; empty for the training store."""
+        """Return the memory that the rows of a store take while they are scored; an empty list for the training store."""
         return [] if self.is_fitted_on(data) else [("rows of the store, as read", 16 * data.n_rows * data.n_cols)]
 
 
@@ -98,8 +98,8 @@ def model_images(model: RankerModel) -> Matrix:
 class UnseenImages:
     r"""Scores of unseen images by a fitted ranking.
 
-    Their kernel with the training images is a Gaussian, warped by the learnt kernel. The score of an image x is the expected score after
-    one step of the walk from x,
+    The kernel between unseen and training images is a Gaussian, warped by the learnt kernel. The score of an image x is the expected score
+    after one step of the walk from x,
 
     .. math::
 
@@ -126,7 +126,9 @@ class UnseenImages:
         return rows.toarray() if sp.issparse(rows) else rows
 
     def gaussian(self, left: Matrix, right: Matrix | None = None) -> np.ndarray:
-        """Return the kernel before warping, ``(a, b)``; by default with the training images."""
+        """Return the Gaussian kernel before warping between the rows of ``left`` and ``right``, ``(a, b)``; ``right`` defaults to the
+        training images.
+        """
         return gram_block([self.spec], left, self.rows if right is None else right, dtype=np.float64)[0]
 
     @cached_property
@@ -135,7 +137,7 @@ class UnseenImages:
         return build_warp(self.gaussian(self.rows), self.model.factor, self.config.warp)
 
     def kernel(self, left: Matrix, right: Matrix | None = None) -> np.ndarray:
-        """Return the warped kernel between rows, ``(a, b)``; by default with the training images."""
+        """Return the warped kernel between the rows of ``left`` and ``right``, ``(a, b)``; ``right`` defaults to the training images."""
         to_fitted = self.gaussian(left)
         if right is None:
             return self.warp.block(to_fitted, to_fitted, self.gaussian(self.rows))

@@ -190,7 +190,9 @@ def relevant_rows(data: BlockStore | MemoryBlocks) -> np.ndarray | None:
 
 
 def is_flat(spread: Any, n: Any, error: Any) -> Any:
-    """Return whether the scores of n images are equal, from their range (as a multiple of their mean) and the error of the walk."""
+    """Return whether the scores of n images are equal, given the range of the scores (as a multiple of the mean score) and the error of the
+    walk.
+    """
     return spread <= np.maximum(MIN_SPREAD, n * error)
 
 

@@ -54,7 +54,8 @@ def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> Qu
     """Return the queries of a table with rows ``(query, row)`` or ``(query, row, prior)``; all rows have the same form. If the
     table has no priors, ``prior`` ``(n,)`` gives the prior of every row.
 
-    Raises DataError for an invalid line (by its number), a row that occurs twice in a query, a query with one image, and an invalid prior.
+    Raises DataError for an invalid line (the message has its number), a row that occurs twice in a query, a query with one image, and an
+    invalid prior.
     """
     lines = [tuple(line) for line in (table.to_numpy() if hasattr(table, "to_numpy") else table)]
     widths = {len(line) for line in lines}
@@ -156,7 +157,9 @@ class QueryTask:
 
 
 def query_vectors(config: RankerConfig, table: QueryTable, tags: UserData, query: int) -> tuple[sp.csr_array, int]:
-    """Return the tag vectors of a query's images, and the number of images without a tag. Raises ValueError, which names the query."""
+    """Return the tag vectors of a query's images, and the number of images without a tag. Raises ValueError for invalid tags; the message
+    names the query.
+    """
     rows = table.rows[table.span(query)]
     try:
         return read_tags(config, tags_of(tags, rows), len(rows), rows)
@@ -165,7 +168,9 @@ def query_vectors(config: RankerConfig, table: QueryTable, tags: UserData, query
 
 
 def task_groups(sizes: np.ndarray) -> list[tuple[int, int]]:
-    """Return ranges of queries, one per task, from their sizes alone: tasks of similar work, about 16 if there are as many queries."""
+    """Return ranges of queries, one per task, chosen from the sizes of the queries alone: tasks of similar work, at least about 16 if there
+    are as many queries.
+    """
     entries = np.maximum(np.asarray(sizes, np.int64), 1) ** 2
     limit, groups, start, size = max(1, min(TASK_ENTRIES, -(-int(entries.sum()) // TASKS))), [], 0, 0
     for q, count in enumerate(entries.tolist()):
@@ -182,7 +187,9 @@ def batch_groups(groups: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]
 
 
 def query_bytes(n: int, width: int) -> int:
-    """Bound the memory in bytes of ranking one query of n images: rows as read and in float64, matrices over the images, freed blocks."""
+    """Return an upper bound of the memory in bytes for ranking a query of n images: rows as read and in float64, ``(n, n)`` matrices, freed
+    blocks.
+    """
     return 24 * n * width + 8 * (N_MATRICES + 1) * n * n + 16 * width * min(READ, 4 * n) + FREED_BYTES
 
 
@@ -202,8 +209,8 @@ def _rank(data: BlockStore | MemoryBlocks, query: Query, config: RankerConfig, s
 
 
 def _without_constants(rows: Matrix) -> Matrix:
-    """Return the rows with constant columns set to zero, as in a data set of these rows alone, so that constant columns do not affect the
-    last bits.
+    """Return the rows with constant columns set to zero, as they would be in a data set of these rows alone. The result of a query then has
+    exactly the same bits as a fit of that query alone.
     """
     columns = constant_columns(sp.csc_array(rows) if sp.issparse(rows) else rows)
     if not len(columns):

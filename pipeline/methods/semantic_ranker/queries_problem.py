@@ -180,7 +180,7 @@ def table_items(m: int, config: RankerConfig) -> tuple[Item, ...]:
 
 
 def flat_queries(model: RankingModel) -> list[str]:
-    """Return a warning that names the first queries without a ranking."""
+    """Return a warning that names the first queries without a ranking, that is, whose images all have the same score."""
     flat = np.flatnonzero(is_flat(model.arrays["score_spread"], np.diff(model.starts), model.arrays["walk_error"]))
     if not len(flat):
         return []

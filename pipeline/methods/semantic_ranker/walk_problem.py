@@ -1,4 +1,5 @@
-"""Scores by a random walk on a given similarity: power iteration in this process, or by passes if the matrix does not fit in its memory.
+"""Scores by a random walk on a given similarity: power iteration in this process, or by passes if the matrix does not fit in the memory of
+this process.
 
 Passes take 4 to 5 times as long on dense similarities, and 1.1 to 1.5 times on sparse ones.
 """

@@ -27,7 +27,7 @@ class FactoredProblem(SubspaceProblem):
     _factors: list[np.ndarray] | None = None
 
     def factors(self, grams: Grams) -> list[np.ndarray]:
-        """Return the factors of the kernels of the search. They follow from the data, and are computed again after a resume."""
+        """Return the factors of the kernels of the search. The factors follow from the data, and are computed again after a resume."""
         if self._factors is None:
             self._factors = []
             for weights in self.mix:
@@ -39,7 +39,9 @@ class FactoredProblem(SubspaceProblem):
     def solve_independent(
         self, state: SubspaceState, halves: list[pooled.Half], grams: Grams
     ) -> tuple[SubspaceState, list[np.ndarray], list[np.ndarray], float]:
-        """Return the state with the bounds at ``Q_j = H_j H_j'``, the parts ``G_j`` and ``W_j``, and the time of the SVMs in seconds."""
+        """Return the state with the bounds at ``Q_j = H_j H_j'``, the products ``G_j`` of kernel factors and coefficients, the task weights
+        ``W_j``, and the time of the SVMs in seconds.
+        """
         factors, q = self.factors(grams), self.config.q
         gram = DenseGram(pooled.independent_kernel(factors, halves, self.codes))
         began = time.perf_counter()
@@ -66,8 +68,8 @@ class FactoredProblem(SubspaceProblem):
 
 
 class MirrorProblem(FactoredProblem):
-    """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis). The dual value of the mean of the SVMs, weighted by
-    step length, is a lower bound of the optimum.
+    """Matrix mirror descent with the entropy as distance (chapter 4 of the thesis). The SVMs of all steps are averaged with the step
+    lengths as weights; the dual value of this average is a lower bound of the optimum.
     """
 
     def first_state(self, grams: Grams) -> SubspaceState:
@@ -77,7 +79,9 @@ class MirrorProblem(FactoredProblem):
         return replace(state, sums=squares, constants=pooled.start_constants(factors, self.config.q), average=np.zeros(self.dual.n))
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        """Return the state after the next solve of the SVMs, with its bounds and parts, and the time of the solve in seconds."""
+        """Return the state after the next solve of the SVMs and the next mirror step, with updated bounds, and the time of the solve in
+        seconds.
+        """
         factors, squares = self.factors(grams), pooled.Squares(self.codes)
         point = pooled.mirror_point(factors, squares, state.sums, state.constants, self.config.q)
         state, G, _, seconds = self.solve_independent(state, point.halves, grams)
@@ -99,7 +103,7 @@ class AlternatingProblem(FactoredProblem):
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
     def advance(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        """Return the state after the next solve of the SVMs, with its bounds and parts, and the time of the solve in seconds."""
+        """Return the state after the next solve of the SVMs, with updated bounds and task weights, and the time of the solve in seconds."""
         half = pooled.alternating_half(state.part, self.factors(grams)[0].shape[1], self.smoothing(state))
         state, _, W, seconds = self.solve_independent(state, [half], grams)
         return replace(state, part=W[0]), seconds

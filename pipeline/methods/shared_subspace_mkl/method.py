@@ -105,7 +105,9 @@ class SharedSubspace(Method[SharedSubspaceConfig, SubspaceProblem, SubspaceState
     def tables(
         self, model: TaskModel, names: Sequence[str] | None = None, fit: tuple[SubspaceProblem, SubspaceState] | None = None
     ) -> Tables:
-        """Return the kernels by trace, eigenvalues of their couplings, and couplings of tasks; if the fit is given, also the tasks."""
+        """Return the kernels by trace, the eigenvalues of the couplings of each kernel, and the couplings of tasks; if the fit is given,
+        also the tasks.
+        """
         weights, names, tasks = model.weights, kernel_names(model, names), model.tasks
         traces = np.trace(weights, axis1=1, axis2=2)
         order = np.argsort(-traces, kind="stable")

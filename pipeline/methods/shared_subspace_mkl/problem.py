@@ -1,13 +1,13 @@
 """Multiple kernel learning with a subspace that tasks share (MK-MTSFL): the search for couplings of tasks.
 
-Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.shared_subspace` and docs/theory/shared_subspace_mkl.md. One step
-solves the joint SVM of all tasks at the couplings ``D_j``. Primal and dual values bound the optimum, and the next couplings follow from the
-quadratic forms of pairs of tasks. Long steps may increase the objective, so the best point is kept. When neither bound has improved for
-some steps, the search returns to the best point and takes the steps of the alternation, which always decrease the objective. After a number
-of steps, the search switches to an interior-point path (:mod:`gramplane.kernels.tasks.subspace_interior`), unless there are too many rows
-for its linear systems. ``tol`` only decides when the search ends, not which points it visits. A smaller ``tol`` therefore continues where a
-larger one would have ended, and is never worse. The thesis' searches, in coordinates of the pooled feature space, are in
-:mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines`.
+The problem, its closed forms and its certificate are described in :mod:`gramplane.kernels.tasks.shared_subspace` and
+docs/theory/shared_subspace_mkl.md. One step solves the joint SVM of all tasks at the couplings ``D_j``. Primal and dual values bound the
+optimum, and the next couplings follow from the quadratic forms of pairs of tasks. Long steps may increase the objective, so the best point
+is kept. When neither bound has improved for some steps, the search returns to the best point and takes the steps of the alternation, which
+always decrease the objective. After a number of steps, the search switches to an interior-point path
+(:mod:`gramplane.kernels.tasks.subspace_interior`), unless there are too many rows for its linear systems. ``tol`` only decides when the
+search ends, not which points it visits. A smaller ``tol`` therefore continues where a larger one would have ended, and is never worse. The
+thesis' searches, in coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods.shared_subspace_mkl.baselines`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PathMatrices:
         return self.task_forms(beta)
 
     def products(self, beta: np.ndarray) -> np.ndarray:
-        """Return the products with the coefficients of every task, ``(k, n, T)``."""
+        """Return the product of every kernel with the coefficients of every task, ``(k, n, T)``."""
         member = np.arange(self.n_tasks) == self.codes[:, None]
         columns = self.grams.products(member * beta[:, None], np.ones(member.shape, bool))
         return np.ascontiguousarray(columns.transpose(0, 2, 1))
@@ -162,7 +162,7 @@ class SubspaceProblem(PooledTasks):
 
     @property
     def mix(self) -> np.ndarray:
-        """Coefficients ``(m, k)`` that express the kernels of the search as sums of the kernels of the fit."""
+        """Coefficients ``(m, k)`` that express the m kernels of the search as weighted sums of the k kernels of the fit."""
         return np.eye(len(self.specs))
 
     def first_state(self, grams: Grams) -> SubspaceState:
@@ -204,7 +204,9 @@ class SubspaceProblem(PooledTasks):
         return replace(state, interior=following), seconds
 
     def _with_view(self, state: SubspaceState, view: PointView, grams: Grams) -> SubspaceState:
-        """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients that sum to zero."""
+        """Return the state with the bounds of a point of the path, after scaling its couplings to norm one and making its coefficients sum
+        to zero.
+        """
         size, q = subspace.coupling_size(view.coupling, self.config.q), self.config.q
         beta = self.dual.feasible(view.beta)
         forms = view.forms if np.array_equal(beta, view.beta) else self.forms(beta, grams)
@@ -292,7 +294,7 @@ class SubspaceProblem(PooledTasks):
         return replace(state, coupling=subspace.long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:
-        """Return the smoothing of a step, relative to the largest singular value."""
+        """Return the smoothing parameter of a step, relative to the largest singular value."""
         last = SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks
         return max(FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since), last)
 

@@ -2,7 +2,7 @@
 
 A view t is ``(d_u + d_v) / 2 * K^t_uv + delta * [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities are
 computed from features of the users, or are sparse and stored side by side in the columns of the data: column ``t n + u`` belongs to user u
-in view t. Products with a linear or sparse view need no block of it; they are sums over stripes of columns.
+in view t. Products with a linear or sparse view are sums over stripes of columns; no block of such a view is computed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, is_given_kernel, tile_b
 from .view_pass import block_extremes, block_shares
 
 EQUAL_FACTORS = 1e-4
-"""Relative range of row factors below which a positive semi-definite matrix remains so. With ``d = c + e``, the smallest eigenvalue of ``(D
-K + K D) / 2`` is at least ``-||E K E|| / (4 c)``. For factors in this range, the bound is smaller in
-size than the rounding of entries in single precision.
+"""Views whose row factors differ by at most this relative range are treated as positive semi-definite if their kernel is. With ``d = c +
+e``, the smallest eigenvalue of ``(D K + K D) / 2`` is at least ``-||E K E|| / (4 c)``. For factors in this range, the size of this bound is
+below the rounding of entries in single precision.
 """
 
 
 @dataclass(frozen=True)
 class Normal:
-    """Normalisation of raw blocks: row means and inverse square roots of diagonals ``(k, 2, n)``, with scale and mean of every kernel."""
+    """Normalisation of raw blocks. For every kernel: row means and inverse square roots of the diagonal, together ``(k, 2, n)``; scale and
+    mean.
+    """
 
     tables: Shared | None = None  # none: entries are taken as they are
     scalars: tuple[tuple[float, float], ...] = ()
@@ -80,7 +82,7 @@ LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos ste
 
 @dataclass(frozen=True)
 class PlacedTile:
-    """A tile, and the sorted positions of a pass that lie in each of its blocks."""
+    """A tile, and for each of its blocks the requested positions that lie in the block, as a range of the sorted positions of the pass."""
 
     tile: ViewTile
     bounds: tuple[tuple[int, int], ...]
@@ -91,10 +93,10 @@ class PlacedTile:
 
 
 class Survey(NamedTuple):
-    """Largest entries, and entries at requested positions, of some blocks.
+    """Largest entries of some blocks, and their entries at requested positions.
 
-    * ``extremes``: largest entries and largest absolute entries ``(2, k, users)``, by range of users.
-    * ``entries``: entries at consecutive positions, ``(k, m)``, each array with the index of its first position.
+    * ``extremes``: by range of users, the largest entry and the largest absolute entry of each user's row, ``(2, k, users)``.
+    * ``entries``: arrays ``(k, m)`` of the entries at m consecutive positions, each with the index of its first position.
     """
 
     extremes: Spans
@@ -114,7 +116,7 @@ class Sums(NamedTuple):
 
 
 def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
-    """Return the largest entries of rows in the blocks of a tile, and the entries at positions ``(2, m)``."""
+    """Return the largest entries of rows within the blocks of a tile, and the entries at the positions ``places`` ``(2, m)``."""
     rows, cols = resolve(places)
     extremes: Spans = {}
     entries = []
@@ -162,8 +164,8 @@ def diagonal_chunk(tile: ViewTile) -> list[Spans]:
 
 
 def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared) -> Spans:
-    """Return the contributions of the blocks of a tile to products of raw views with vectors ``(a, c, n)``, by range of users ``(a, c,
-    users)``.
+    """Return the contributions of the blocks of a tile to the products of raw views with vectors ``(a, c, n)``: one array ``(a, c, users)``
+    for each range of users.
     """
     v = resolve(vectors)
     out: Spans = {}
@@ -396,7 +398,7 @@ def diagonals_pass(data: Any, specs: Sequence[Any]) -> Plan[list[Spans]]:
 
 
 def survey_pass(placed: Sequence[PlacedTile], sizes: Sizes, places: int, *broadcast: object) -> Plan[Survey]:
-    """Return the pass that computes the extremes of all users and the entries at given positions. Each position lies in one part."""
+    """Return the pass that computes the extremes of every user's row and the entries at given positions, each in one block."""
     k, n, block = sizes
     blocks = -(-n // block)
     extremes, entries = 16 * k * n + 512 * blocks, 8 * k * places + 256 * min(places, blocks * blocks)
@@ -436,8 +438,8 @@ def symmetry_pass(tasks: Sequence[Task], n: int, k: int, *broadcast: object) -> 
 
 
 def view_passes(data: Any, specs: Sequence[Any], places: int, driver_memory: int, *, searched: bool) -> Iterator[Plan[Any]]:
-    """Yield the passes of a fit over its views without running them, each for the largest number of vectors it may get. ``searched``: the
-    smallest eigenvalues are computed.
+    """Yield the passes of a fit over its views without running them. Each pass is planned for the largest number of vectors that it may
+    receive. ``searched``: whether the smallest eigenvalues are computed.
     """
     k, n, tiles, given = len(specs), data.n_rows, view_tiles(data, specs), is_given_kernel(specs)
     sizes, stripes = (k, n, tiles[0].layout.edge), column_tasks(data) if data.n_cols else []

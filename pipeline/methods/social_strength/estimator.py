@@ -52,7 +52,8 @@ class SocialStrengthRanker(KernelEstimator):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default='precomputed'
         Views: kernel expressions, or ``"precomputed"`` for given matrices. ``None``: Gaussians and polynomials.
     alignment : {"unit", "off-diagonal"}, default='unit'
-        Diagonal of the matrix of links in the alignment: ones, as in the views, or excluded from all inner products.
+        Diagonal of the matrix of links in the alignment. ``"unit"``: ones, as in the views. ``"off-diagonal"``: diagonals are excluded from
+        all inner products.
     normalize : {"row_max", "cosine", "none"}, default='row_max'
         Normalisation of the views: rows divided by their largest entry, or cosines; both are shifted to be positive semi-definite.
         ``"none"`` uses the views as given, which must then be positive semi-definite.

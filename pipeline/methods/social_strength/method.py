@@ -196,8 +196,8 @@ def _weigh_views(problem: SocialProblem, state: SocialState, ctx: Resources) -> 
 
 
 def _view_sums(problem: SocialProblem, ctx: Resources) -> tuple[MatrixSums, dict[str, np.ndarray]]:
-    """Return the alignment sums of the views, with those of the links as the last matrix, and the factors and shifts that convert raw
-    matrices into views.
+    """Return the alignment sums of the views, in which the links are the last matrix, and the factors and shifts that convert raw matrices
+    into views.
     """
     grams, links, normalize = problem.grams(ctx), problem.links, problem.config.normalize
     maxima, sizes = grams.extremes()
@@ -310,8 +310,8 @@ def _users(problem: SocialProblem) -> dict[str, Any]:
 
 
 def _matrices(problem: SocialProblem, state: SocialState, view_weights: np.ndarray, ctx: Resources) -> dict[str, Any]:
-    """Return two weighted sums of the views, ``(n, n)`` each: weighted by alignment, and with the learnt weights. Both are empty for a fit
-    by blocks.
+    """Return two weighted sums of the views, ``(n, n)`` each: one with the alignment weights, one with the learnt weights. Both are empty
+    for a fit by blocks.
     """
     if problem.by_blocks:
         return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}

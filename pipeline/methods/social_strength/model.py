@@ -32,8 +32,8 @@ BATCH_USERS = 256  # users that are scored at a time
 class SocialModel(Model):
     """``f(u, v) = sum_i a_i k((u, v), (u_i, v_i))`` over pairs of users, and the strength of a tie ``1 / (1 + exp(-f))``.
 
-    For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``. For other kernels, ``view_weights`` are zero and views have
-    no strengths.
+    For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``. For other pair kernels, ``view_weights`` are zero and
+    ``strengths`` is empty.
     """
 
     record_name: ClassVar[str] = "SocialModel"

@@ -28,8 +28,8 @@ from .tile_pass import is_given_kernel, view_tiles
 from .view_pass import Scaling, ViewGrams, view_pass_bytes
 
 MAX_DENSE_PAIRS = 4096
-"""Up to this number of pairs, the Gram matrix of the pairs is kept in memory, so that ill-conditioned systems can be factorised. Beyond it,
-products use the matrices of the users.
+"""Up to this number of pairs, the Gram matrix of the pairs is kept in memory, so that ill-conditioned systems can be factorised. Beyond
+this number, products use the matrices of the users.
 """
 
 LOOKUP_ENTRIES = 1 << 20  # entries of the links that are looked up at a time

@@ -1,4 +1,6 @@
-"""Applications of a fitted model of ties to all its users: candidates, groups, labels. A model fitted by blocks computes them by passes."""
+"""Applications of a fitted model of ties to all its users: candidates, groups, labels. For a model fitted by blocks, they are computed by
+passes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Recommendation:
 
 
 def best_users(model: SocialModel, data: DataSet, resources: Resources, first: int) -> TopLists:
-    """Return the users with the strongest ties to every user, strongest first, without the user; ``data`` are the users of the fit."""
+    """Return, for every user, the other users with the strongest ties to this user, strongest first; ``data`` are the users of the fit."""
     n, first = model.n_train, min(first, model.n_train - 1)
     if model.by_blocks:
         return top_lists(data, resources, specs_of(model), scorer_of(model), first)[0]
@@ -54,7 +56,7 @@ def incidence(groups: np.ndarray, users: np.ndarray, n: int, width: int) -> Spar
 
 
 def popular_groups(members: SparseMatrix, n_popular: int) -> tuple[SparseMatrix, np.ndarray]:
-    """Return the columns of the groups with the most members, and their numbers."""
+    """Return the columns of ``members`` for the ``n_popular`` groups with the most members, and the indices of these columns."""
     chosen = largest_groups(members, n_popular)
     columns: SparseMatrix = sp.csr_array(sp.csc_array(members)[:, chosen])
     columns.sort_indices()
@@ -123,7 +125,7 @@ def recommended(model: SocialModel, data: DataSet, resources: Resources, asked: 
 
 
 def labelled(model: SocialModel, data: DataSet, resources: Resources, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a label of every user, and the values ``(n, classes)`` of the harmonic functions; empty ``texts`` are unknown.
+    """Return a label of every user, and the values ``(n, classes)`` of the harmonic functions; an empty text is an unknown label.
 
     Raises ValueError for fewer than two labels, and for a user that no tie links to a labelled one.
     """

@@ -96,7 +96,7 @@ def top_plan(
 
 
 def top_lists(data: DataSet, resources: Resources, specs: Sequence[Any], scorer: Scorer, first: int) -> list[TopLists]:
-    """Return the top candidates of all users, one list per row of weights, without the user, in one pass."""
+    """Return, for every user, the top candidates other than the user, in one pass; one list per row of weights."""
     parts = resources.run_pass(top_plan(data, *scorer.of_views(specs), first, resources))
     return [TopLists(*(np.concatenate(arrays) for arrays in zip(*lists, strict=True))) for lists in zip(*parts, strict=True)]
 
@@ -161,8 +161,8 @@ def group_lists(
 
 
 def strength_chunk(tile: ViewTile, scorer: Scorer, vectors: Shared) -> Spans:
-    """Return the contributions of the blocks of a tile to products of the strengths between users with vectors ``(c, n)``, by range of
-    users.
+    """Return the contributions of the blocks of a tile to the products of the strengths of ties with vectors ``(c, n)``, as one array for
+    each range of users.
     """
     v = resolve(vectors)
     out: Spans = {}

@@ -62,7 +62,7 @@ def specs_of(model: SocialModel) -> list[Any]:
 
 
 def scorer_of(model: SocialModel, *, direct: bool = False) -> Scorer:
-    """Return a scorer of blocks of a model's users; with ``direct``, by the weighted sum of the views alone."""
+    """Return a scorer of blocks of a model's users; with ``direct``, scores are the weighted sums of the views alone."""
     normal, scale = Normal.of(model.norms)
     weights, offset = (model.theta, 0.0) if direct else (model.view_weights, model.offset)
     return Scorer(normal, model.factors * scale[:, None], model.shifts, weights[None], np.array([offset]))
@@ -117,7 +117,9 @@ def _list_hit_rates(lists: np.ndarray, linked: SparseMatrix, users: np.ndarray) 
 
 
 def train_hits(lists: Sequence[TopLists], links: Links, n: int) -> np.ndarray:
-    """Return the hit rates of the training links, from lists of all users: learnt and direct, a row each."""
+    """Return the hit rates of the training links, computed from the candidate lists of all users: one row for the learnt ranking, one for
+    the direct ranking.
+    """
     linked, users = _training_links(links, n)
     return np.array([_list_hit_rates(one.ids[users], linked, users) for one in lists])
 
@@ -128,7 +130,9 @@ def _training_links(links: Links, n: int) -> tuple[sp.csr_array, np.ndarray]:
 
 
 def hit_table(model: SocialModel, links: Links) -> list[dict[str, Any]]:
-    """Return the share of training links among the top m candidates, learnt and direct, and the share expected by chance."""
+    """Return the share of training links among the top m candidates for the learnt and the direct ranking, and the share expected by
+    chance.
+    """
     n = model.n_train
     linked, users = _training_links(links, n)
     chance = float(np.diff(linked.indptr)[users].mean() / (n - 1))

@@ -54,7 +54,7 @@ class ViewBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class ViewTile:
-    """Part of the views that a task reads once and processes block by block: between a range of users and a range of others.
+    """The part of the views that a task reads once and processes block by block: the entries between two ranges of users.
 
     ``kind``: the blocks on and above the diagonal, all blocks, or only those on the diagonal.
     """

@@ -39,8 +39,8 @@ class Scaling:
 class Extremes(NamedTuple):
     """Extremes of one block pair.
 
-    * ``to_rows``: largest and largest absolute entries of its rows, ``(k, rows)`` each.
-    * ``to_cols``: the same of its columns, ``(k, columns)`` each.
+    * ``to_rows``: the largest entry and the largest absolute entry of each row, ``(k, rows)`` each.
+    * ``to_cols``: the same for each column, ``(k, columns)`` each.
     """
 
     rows: tuple[int, int]
@@ -71,7 +71,9 @@ def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
 
 
 def block_extremes(block: np.ndarray) -> list[np.ndarray]:
-    """Return the largest entries and largest absolute entries, ``(2, k, rows)`` and ``(2, k, columns)``, of a block."""
+    """Return the largest entry and the largest absolute entry of each row, ``(2, k, rows)``, and of each column, ``(2, k, columns)``, of a
+    block.
+    """
     sizes = np.abs(block)
     return [np.stack([block.max(axis=a), sizes.max(axis=a)]).astype(np.float64) for a in (2, 1)]
 
@@ -96,7 +98,7 @@ def block_shares(views: np.ndarray, rows: tuple[int, int], cols: tuple[int, int]
 
 
 def weighted_chunk(ref: PairRef, norms: Norms, factors: Shared, theta: np.ndarray) -> list[Filled]:
-    """Return one block pair of the weighted sum of the views, without their shifts."""
+    """Return one block pair of the weighted sum of the views, without the shifts of the views."""
     scaled = _scaled(ref, norms, resolve(factors))
     out = np.zeros(scaled.shape[1:])
     for weight, view in zip(theta, scaled, strict=True):
@@ -130,7 +132,7 @@ def shares_bytes(k: int, block: int) -> int:
 
 
 def view_pass_bytes(refs: Sequence[PairRef], k: int, block: int) -> int:
-    """Return the memory in bytes of the largest step of these passes."""
+    """Return the memory in bytes of the largest step of the passes in this module."""
     sizes = [(refs, extremes_bytes(k, block)), (refs, shares_bytes(k, block))]
     sizes += [(batch, max(map(matrix_bytes, batch))) for batch in pair_batches(refs)]
     return max(view_pass("planned", list, batch, result).memory_bound for batch, result in sizes)
@@ -181,7 +183,7 @@ class ViewGrams(Grams):
         return least_eigenvalue(product, self.n, lambda: scaled_block(gram.rows(np.arange(self.n)), factors, factors))
 
     def view_entries(self, scaling: Scaling, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the entries of every view at rows and columns, ``(k, m)``, in at most one pass."""
+        """Return the entries of every view at the m positions given by ``rows`` and ``columns``, ``(k, m)``, in at most one pass."""
         d = scaling.factors
         scaled = self.entries(rows, columns) * (0.5 * (d[:, rows] + d[:, columns]))
         return scaled + scaling.shifts[:, None] * (rows == columns)

@@ -153,7 +153,9 @@ def join_stores(data: BlockStore, unlabelled: BlockStore | None) -> BlockStore |
 
 
 def rows_bytes(data: TriClassRows) -> int:
-    """Return the bytes of the rows of stores in the form that kernels read, with the copy made while reading; 0 for other data."""
+    """Return the memory in bytes that the rows of stores take in the form that kernels read, with the copy made while reading; 0 for other
+    data.
+    """
     if not isinstance(data, BlockStore | JoinedStores):
         return 0
     stores = data.stores if isinstance(data, JoinedStores) else (data,)

@@ -71,8 +71,8 @@ def rows_pass(name: str, chunk: Step, combine: Step, tasks: Sequence[Group], dat
 
 
 def rows_task_bytes(data: Rows, driver_memory: int) -> int:
-    """Return the memory in bytes of the largest step of these passes. The largest result is the rows of a working set; three copies of
-    these rows fit in their share of the driver's memory.
+    """Return the memory in bytes of the largest step of the passes in this module. The largest result is the rows of a working set; three
+    copies of these rows fit in their share of the driver's memory.
     """
     tasks, share, value = stripe_tasks(data), int(MATRIX_SHARE * driver_memory), ENTRY_BYTES if _is_sparse(data) else 8
     size = min(data.n_rows, max(MIN_WORKING_SET, int((share / (8.0 * (1.0 + COPY_SHARE))) ** 0.5)))
@@ -106,7 +106,7 @@ class Piece(NamedTuple):
 
 
 def norms_chunk(group: Group, data: Rows) -> np.ndarray:
-    """Return the contributions of some stripes to the squared norms of all rows, and to their numbers of stored values, ``(2, n)``."""
+    """Return the contributions of some stripes to two sums for each row, ``(2, n)``: the squared norm, and the number of stored values."""
     out = np.zeros((2, data.n_rows))
     for stripe in group:
         X = stripe.load(data)

@@ -39,7 +39,7 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
     models = (KernelModel,)
 
     def read_inputs(self, config: TriClassConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassConfig, TriClassInputs]:
-        """Return the parameters, and the labels and rows of a run; ``extra`` may contain ``unlabelled``, a store, and ``test_share``.
+        """Return the parameters, and the labels and rows of a run; ``extra`` may contain ``unlabelled`` (a store) and ``test_share``.
 
         The unlabelled store is opened in the version with which the run began.
 

@@ -69,7 +69,7 @@ def start_names(config: TriClassConfig) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Decisions of a fit that depend on sizes, made once."""
+    """Decisions that a fit makes once, from the sizes of its data: where entries are kept, and what the solver reads."""
 
     settings: GramSettings  # where the entries of the Gram matrix lie
     solver_reads: Literal["matrix", "blocks", "rows"] = "matrix"  # in this process; or by passes over its blocks, or over linear rows
@@ -99,7 +99,7 @@ class TriClassProblem:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Numbers of rows, where the Gram matrix is kept and problems are solved, tasks, and memory of a task in bytes."""
+        """Numbers of rows and tasks, memory of a task in bytes, and where the Gram matrix is kept and the problems are solved."""
         inputs, layout, n_folds = self.inputs, self.layout, len(self.points) - self.n_fits
         machines = count_machines(self.config, self.n_fits, n_folds)
         return {
@@ -178,7 +178,7 @@ class TriClassProblem:
         return replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=None if running else self.best(new).stop)
 
     def _waits(self, state: TriClassState) -> bool:
-        """Return whether the folds of a validation have not begun."""
+        """Return True if the folds of an automatic validation have not begun."""
         return self.is_brief and len(state.machines) == self.n_fits * len(self.names)
 
     def _start(self, state: TriClassState, gram: Gram, seed: int, parts: Iterable[int], names: Sequence[str]) -> TriClassState:
@@ -260,7 +260,7 @@ class TriClassProblem:
         return rows
 
     def _validated(self, state: TriClassState) -> dict[str, list[np.ndarray]]:
-        """Return, for every model by name, whether it classifies the held-out rows correctly, fold by fold."""
+        """Return, by name of the model, one array per fold: which of the held-out rows the model classifies correctly."""
         n_folds, test = len(self.points) - self.n_fits, self.masks[0]
         parts = range(self.n_fits, len(self.points)) if n_folds else range(1 if test is not None else 0)
         seen: dict[str, list[np.ndarray]] = {}

@@ -45,8 +45,8 @@ class TwoLayerMKLClassifier(KernelEstimator, Classifier):
         tunes ``C`` with it. At C = 1, that penalty sets all kernel weights to zero if classes are hard to separate; a warning reports this.
         A small penalty lets the model memorise the training rows.
     rule : {"descent", "thesis"}, default='descent'
-        With ``infinite``: criterion for adding a Gaussian. ``"descent"``: the objective decreases in its direction. ``"thesis"``: the
-        Gaussian alone does better than the combination.
+        With ``infinite``: criterion for adding a Gaussian. ``"descent"``: the objective decreases as the weight of the Gaussian grows from
+        zero. ``"thesis"``: the Gaussian alone does better than the combination.
     max_new_kernels : int >= 0, default=10
         With ``infinite``: largest number of Gaussians added.
     gamma_range : tuple or None, default=None
@@ -104,7 +104,7 @@ class TwoLayerMKLClassifier(KernelEstimator, Classifier):
         Primal value, summed over one-vs-rest models; and NaN, because the distance to the best weights of a non-convex problem cannot be
         certified.
     machine_gap_
-        Duality gap of the SVMs at these weights; it measures how exactly they were solved.
+        Duality gap of the SVMs at these weights; it measures how exactly the SVMs were solved.
     violation_, penalty_
         Largest entry of the projected gradient in units of ``penalty_`` (0 at a stationary point), and the penalty lambda of the fit.
     n_iter_, converged_, stop_reason_, history_

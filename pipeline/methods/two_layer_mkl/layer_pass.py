@@ -54,7 +54,7 @@ def layer_pass(name: str, chunk: Callable[..., list[Any]], refs: Sequence[PairRe
 
 
 def layer_pass_bytes(refs: Sequence[PairRef], k: int, block: int, *, whole: bool) -> int:
-    """Return the memory in bytes of the largest step of these passes. ``whole``: the driver receives the layer itself."""
+    """Return the memory in bytes of the largest step of the passes in this module. ``whole``: the driver receives the layer itself."""
     sums = layer_pass("planned", list, refs, layer_sums_bytes(k, block)).memory_bound
     if not whole:
         return sums
@@ -81,8 +81,8 @@ class LayerGrams(Grams):
     _layer: np.ndarray | None = None
 
     def kernel(self, mu: np.ndarray) -> np.ndarray | Gram | None:
-        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, as a float64 array ``(n, n)`` or read by passes. Return None if the largest exponent
-        exceeds the limit.
+        """Return ``K2(mu) = exp(sum_q mu_q K_q)``, as a float64 array ``(n, n)`` or as a matrix that is read by passes. Return None if the
+        largest exponent exceeds the limit.
 
         The next call overwrites the matrix.
         """

@@ -34,9 +34,9 @@ def best_candidate(
     """Return the Gaussian with the largest gain, or None if all rows are equal.
 
     With the rule ``descent``, the gain is ``1/2 beta'(K2 o k) beta - penalty``, the rate at which the objective decreases as the weight of
-    k grows from zero; at the optimum over all Gaussians, no gain is positive. With the rule ``thesis``, the gain is the difference of ``1/2
-    beta' K2 beta - penalty * sum of weights`` between k alone with weight one and the current combination. ``weight``: counts of the rows,
-    which affect the range of widths.
+    k grows from zero; at the optimum over all Gaussians, no gain is positive. With the rule ``thesis``, the gain is ``1/2 beta' K2 beta -
+    penalty * sum of weights`` for k alone with weight one, minus the same quantity for the current combination. ``weight``: counts of the
+    rows, which affect the range of widths.
     """
     span = config.gamma_range or gamma_range(grams.data, weight)
     best: Candidate | None = None

@@ -217,8 +217,8 @@ class TwoLayerProblem:
         return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
     def _choose_widths(self, state: TwoLayerState, resources: Resources) -> list[float]:
-        """Return the widths that improve any SVM, in descending order of gain. Return none if the last added kernel has weight zero in all
-        SVMs.
+        """Return the widths that improve any SVM, in descending order of gain. Return an empty list if the last added kernel has weight
+        zero in all SVMs.
         """
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
@@ -238,8 +238,8 @@ class TwoLayerProblem:
         return replace(state, widths=widths, machines=tuple(machines))
 
     def _add_to_machine(self, machine: LayerState, added: int, problem: TwoLayerObjective) -> LayerState:
-        """Return the state with the new kernels added at weight zero. With ``rule="thesis"``, if the objective does not decrease from
-        there, they get a small weight, unless this increases the objective.
+        """Return the state with the new kernels added at weight zero. With ``rule="thesis"``, if the objective does not decrease from these
+        weights, the new kernels get a small weight, unless this increases the objective.
         """
         mu = np.append(machine.mu, np.zeros(added))
         kernel = problem.layer.kernel(mu)
@@ -285,7 +285,7 @@ def resolve_penalty(config: TwoLayerConfig, n_rows: float) -> float:
 
 
 def refuse_indefinite(grams: LayerGrams) -> None:
-    """Raise a DataError that names a kernel that is not positive semi-definite, beyond rounding, on some rows."""
+    """Raise a DataError if a kernel is not positive semi-definite, beyond rounding, on some rows; the message names the kernel."""
     for spec, gram in zip(grams.specs, grams.corner(N_CHECKED_ROWS), strict=True):
         values = np.linalg.eigvalsh(gram.astype(np.float64))
         if values[0] < -MIN_NEGATIVE_SHARE * max(float(values[-1]), -float(values[0])):

@@ -67,7 +67,7 @@ class Codes:
         return sp.csr_array((self.values, self.ids, self.indptr), shape=(n, n))
 
     def joined(self, rows: np.ndarray, fresh: np.ndarray) -> Codes:
-        """Return the codes with further candidates ``fresh`` of points ``rows``, with coefficient zero."""
+        """Return the codes with the candidates ``fresh`` added to the points ``rows``; the added candidates have coefficient zero."""
         n = len(self.indptr) - 1
         counts = np.diff(self.indptr)
         own = np.concatenate([np.repeat(np.arange(n), counts), rows])
@@ -109,8 +109,8 @@ def fresh_candidates(n_bases: int) -> int:
 
 @dataclass(frozen=True)
 class CodesMemory:
-    """Memory bound of a task in bytes: inner products of its points with all points, twice in float64, residuals, candidates and the
-    kernels of the candidates.
+    """Memory bound of a task in bytes: two float64 copies of the inner products of its points with all points, residuals, candidates, and
+    the kernels of the candidates.
     """
 
     k: int

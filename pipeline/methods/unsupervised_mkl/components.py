@@ -50,7 +50,9 @@ def principal_components(grams: Grams, weights: np.ndarray, count: int) -> Compo
 
 
 def components_by_passes(total: CombinedGram, count: int) -> Components:
-    """Return the components of a weighted sum that is known only by products, each with a few vectors in one pass."""
+    """Return the components of a weighted sum of kernels that is accessed only through products. A product with a few vectors takes one
+    pass.
+    """
     means = total.matvec(np.ones(total.n)) / total.n
 
     def centred(V: np.ndarray) -> np.ndarray:

@@ -208,7 +208,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
 
 def _normalise(model: KernelModel, norm: Normalization, spec: AnyKernel, block: np.ndarray, *rows: Rows) -> np.ndarray:
-    """Return a raw kernel block between left and right ``rows``, centred and scaled by the sums of the training rows."""
+    """Return the raw kernel ``block`` between two sets of ``rows``, centred and scaled with the statistics of the training rows."""
     if norm.only_scales:
         return block * norm.scale
     means, lengths = (np.concatenate(part) for part in zip(*(_row_statistics(model, norm, spec, X) for X in rows), strict=True))

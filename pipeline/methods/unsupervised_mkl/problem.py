@@ -1,7 +1,7 @@
 """Unsupervised multiple kernel learning (Zhuang, thesis, 2011, chapter 5): alternate between bases and kernel weights.
 
 One step chooses the bases of every point under the current kernel, then minimises the objective over the weights exactly (a quadratic
-program on the simplex); see :mod:`gramplane.kernels.weights.umkl` for the objective. With the safeguard it never increases.
+program on the simplex); see :mod:`gramplane.kernels.weights.umkl` for the objective. With the safeguard, the objective never increases.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class UMKLProblem:
         return ("Gram blocks", *(by_passes if self.way.by_passes else ()))
 
     def factors(self, resources: Resources) -> np.ndarray:
-        """Return factors of the normalised kernels, ``(k,)``: the factors of column sums with ``normalize="column_sum"``, else ones. Raises
-        ValueError for a kernel whose largest entries do not sum to a positive number.
+        """Return factors of the normalised kernels, ``(k,)``: those that normalise column sums with ``normalize="column_sum"``, else ones.
+        Raises ValueError for a kernel whose largest entries do not sum to a positive number.
         """
         if self._factors is None:
             self._factors = np.ones(len(self.specs))

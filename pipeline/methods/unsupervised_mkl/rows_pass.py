@@ -37,7 +37,7 @@ class Points:
 
     @property
     def nbytes(self) -> int:
-        """Upper bound of the bytes of the rows that are read, in float64, with the indices of sparse ones."""
+        """Upper bound of the bytes of the rows that are read: values in float64, and for sparse rows the indices."""
         return 12 * self.entries
 
     @property
@@ -74,13 +74,13 @@ class PassRows:
         self._held = list(self._read()) if points.nbytes <= HELD_BYTES else None
 
     def blocks(self) -> Iterator[tuple[int, RowBlock]]:
-        """Yield consecutive blocks of at most COLUMNS rows with the number of their first row."""
+        """Yield consecutive blocks of at most COLUMNS rows, each with the number of its first row."""
         for first, rows in self._parts():
             for lo in range(0, rows.shape[0], COLUMNS):
                 yield first + lo, rows[lo : lo + COLUMNS]
 
     def take(self, ids: np.ndarray) -> RowBlock:
-        """Return rows by their numbers, in that order."""
+        """Return the rows with the numbers ``ids``, in the order of ``ids``."""
         order = np.argsort(ids, kind="stable")
         ends, parts = np.searchsorted(ids[order], np.arange(0, self._n + READ, READ)), []
         for number, (lo, block) in enumerate(self._parts()):
@@ -113,7 +113,7 @@ def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list
 
 
 def strips_of(points: Sequence[Points], pairs: Sequence[PairRef]) -> list[Strip]:
-    """Return points with the block pairs of the upper triangle that contain them."""
+    """Return the ranges of points, each with the block pairs of the upper triangle that contain its rows of the kernel matrices."""
     first = {pair.rows[0]: None for pair in pairs}
     starts = np.array(sorted(first))
     at = {(pair.rows[0], pair.cols[0]): pair for pair in pairs}
@@ -124,7 +124,7 @@ def strips_of(points: Sequence[Points], pairs: Sequence[PairRef]) -> list[Strip]
 
 
 def rows_of_sets(rows: PassRows, sets: Sequence[np.ndarray]) -> list[RowBlock]:
-    """Return the rows of sets of points."""
+    """Return the rows of each set of points."""
     ends = np.cumsum([len(ids) for ids in sets])
     all_rows = rows.take(np.concatenate(sets))
     return [all_rows[end - len(ids) : end] for ids, end in zip(sets, ends, strict=True)]

@@ -55,7 +55,7 @@ class BaseKernels:
 
 @dataclass(frozen=True)
 class KernelSum:
-    """A weighted sum of kernels, in strips and within sets of points."""
+    """A weighted sum of kernels, evaluated in strips (some points with all points) and within sets of points."""
 
     kernels: BaseKernels
     theta: np.ndarray  # `(k,)` weights of the kernels
@@ -198,7 +198,7 @@ class StripMemory:
 
 
 def run_bases(resources: Resources, work: Plan[Chosen]) -> Chosen:
-    """Run one of these passes and return the bases of all points as one array."""
+    """Run a pass of this module and return the bases of all points as one array."""
     result = resources.run_pass(work)
     bases = np.concatenate([part for _, part in sorted(result.bases, key=operator.itemgetter(0))])
     return result._replace(bases=[(0, bases)])

@@ -59,7 +59,7 @@ class PassGrams(Grams):
 
     def strips(self, theta: np.ndarray, points: Sequence[Points]) -> tuple[Sequence[Points], KernelSum]:
         """Return the points, and the weighted sum from which tasks get their strips. If kernels are stored, tasks read the strips from a
-        file of the sum; otherwise they compute them.
+        file of the sum; otherwise tasks compute the strips.
         """
         used = np.flatnonzero(theta)
         used = used if len(used) else np.zeros(1, np.int64)

@@ -1,6 +1,7 @@
 """A sweep over all points: it chooses their bases under the current weights and computes the terms of the next weights.
 
-A sweep works on whole matrices in this process, or by passes if the matrices exceed its memory. Passes take 2.2 to 2.4 times as long.
+A sweep works on whole matrices in this process, or by passes if the matrices exceed the memory of this process. Passes take 2.2 to 2.4
+times as long.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class WholeSweep:
         self._inner: np.ndarray | None = None
 
     def __call__(self, data: Blocks, resources: Resources, weights: np.ndarray, before: BasisArray | None) -> Sweep:
-        """Choose bases under weights of the loaded kernels, then gather the entries of all kernels at the bases; ``before`` are the bases
-        of the last sweep, if there was one.
+        """Choose bases under the weighted sum of the loaded kernels, then gather the entries of all kernels at the bases; ``before`` are
+        the bases of the last sweep, if there was one.
         """
         config = self._config
         if self._inner is None:

@@ -32,7 +32,9 @@ from .tabular import Table
 
 
 class ArraySource(RowSource):
-    """Features (n_rows, n_cols) and row tables in memory, or mapped. The row tables map "y", "task" and "weight" to vectors (n_rows,)."""
+    """Features (n_rows, n_cols) and row tables, in memory or in mapped files. The row tables map "y", "task" and "weight" to vectors
+    (n_rows,).
+    """
 
     format = "array"
 
@@ -201,7 +203,7 @@ def _telling_damage(path: Path, kind: str) -> Iterator[None]:
 
 
 def _read_file(path: Path, kind: str, folder: Path | None) -> dict[str, Any]:
-    """Unpack the arrays of a file to a folder; without a folder, return only their declarations."""
+    """Unpack the arrays of a file to a folder; without a folder, return only the declared types and shapes."""
     if kind == "npy":
         return {"X": npy_file(path, str(path))}
     if kind == "mat":
@@ -214,8 +216,8 @@ def _as_array(array: FileArray | npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options, name: str) -> None:
-    """Reject a declared number of columns whose column tables, or whose single dense row, would exceed the budget. A shape takes only a few
-    bytes and can declare any number.
+    """Reject a file that declares so many columns that the column tables, or a single dense row, would exceed the budget. A shape takes
+    only a few bytes and can declare any number.
     """
     if not choice.sparse:
         shape = found[choice.key].shape
@@ -229,8 +231,8 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
 
 
 class Choice(NamedTuple):
-    """The arrays of a file that hold the features, and the remaining arrays. ``key``: prefix of the sparse triple, or name of the dense
-    array.
+    """Which arrays of a file hold the features, and the remaining arrays. ``key``: prefix of the three arrays of a sparse matrix, or name
+    of the dense array.
     """
 
     sparse: bool
@@ -285,8 +287,8 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str, *, are_there
 class FileSource(RowSource):
     """Features and row tables in a .npz, .npy or .mat file (``kind``), unpacked to scratch and read in pieces.
 
-    Features are "X", or a CSR or CSC triple (with or without the prefix "X_"); ``matrix`` holds their declared type and shape. Raises
-    DataError if the file is damaged or pickled, has no features, or declares more data than it contains.
+    Features are the array "X", or the three arrays of a CSR or CSC matrix (with or without the prefix "X_"); ``matrix`` holds their
+    declared type and shape. Raises DataError if the file is damaged or pickled, has no features, or declares more data than it contains.
     """
 
     def __init__(self, path: Path, kind: str, options: Options) -> None:

@@ -1,6 +1,6 @@
 """Compiled passes over entries: counting, partition into buckets, counting sort.
 
-A value is moved as one (float32) or two (float64) int32 words, so that one compiled version serves both types.
+A value is moved as int32 words (one for float32, two for float64), so that one compiled version serves both types.
 """
 
 from typing import Any
@@ -24,7 +24,9 @@ def count_columns(cols: Ints, table: npt.NDArray[np.uint32]) -> None:
 
 @compile_kernel
 def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
-    """Return the bucket of a column: from a table for its cell of 2^bits columns, and by bisection if bucket edges are inside the cell."""
+    """Return the bucket of a column. A table gives it for the cell of 2^bits columns that contains the column; if bucket edges lie inside
+    the cell, bisection finds it.
+    """
     cell = col >> bits
     lo, hi = cells[cell], cells[cell + 1]
     while lo < hi:
@@ -94,7 +96,9 @@ def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: 
 
 @compile_kernel
 def column_sums(values: npt.NDArray[Any], ends: Ints, norm1: Floats, sumsq: Floats, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> None:
-    """Add entries of sparse columns, in row order, to each column's sums of |x| and x^2 and to its extremes."""
+    """Add entries of sparse columns, in row order, to the sums of |x| and x^2 of their columns, and update the columns' smallest and
+    largest values.
+    """
     first = 0
     for j in range(norm1.size):
         last = ends[j + 1]
@@ -111,7 +115,9 @@ def column_sums(values: npt.NDArray[Any], ends: Ints, norm1: Floats, sumsq: Floa
 
 @compile_kernel
 def sparse_linear(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, linear: Floats, present: Floats) -> None:
-    """Add entries of sparse columns to their weighted sums and sums of weights; ``weights`` is (n_rows,), or empty if all are 1."""
+    """For each sparse column, add the weighted values of its entries to ``linear`` and their weights to ``present``; ``weights`` is
+    (n_rows,), or empty if all are 1.
+    """
     plain = not weights.size
     for j in range(linear.size):
         total, there = linear[j], present[j]
@@ -124,7 +130,9 @@ def sparse_linear(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Flo
 
 @compile_kernel
 def sparse_squares(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, mean: Floats, square: Floats) -> None:
-    """Add entries of sparse columns to their weighted sums of squared deviations from ``mean``; ``weights`` as in `sparse_linear`."""
+    """For each sparse column, add the weighted squared deviations of its entries from ``mean`` to ``square``; ``weights`` as in
+    `sparse_linear`.
+    """
     plain = not weights.size
     for j in range(mean.size):
         total = square[j]
@@ -150,7 +158,7 @@ def _add(x: float, weight: float, sums: tuple[float, float, float, float, float]
 
 @compile_kernel
 def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float) -> None:
-    """Add four rows, with weights a to d, to the extremes and the sums of deviations of a strip of columns."""
+    """Add four rows, with weights a to d, to the sums of a strip of columns: extremes and sums of deviations."""
     for j in range(_WIDE):
         held = sums[j], sums[_WIDE + j], sums[2 * _WIDE + j], sums[3 * _WIDE + j], sums[4 * _WIDE + j]
         held = _add(rows[_WIDE + j], b, _add(rows[j], a, held))
@@ -160,7 +168,7 @@ def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float
 
 @compile_kernel
 def _add_sizes(rows: Floats, n_rows: int, sums: Floats) -> None:
-    """Add rows to the counts, sums of |x| and sums of x^2 of a strip of columns; missing values are ignored."""
+    """Add rows to the sums of a strip of columns: the counts, the sums of |x| and the sums of x^2. Missing values are ignored."""
     for i in range(n_rows):
         row = rows[i * _WIDE : (i + 1) * _WIDE]
         for j in range(_WIDE):
@@ -194,8 +202,8 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
     * the sums of ``w (x - f)`` and of ``w (x - f)^2``;
     * if ``sizes``, the number of non-zeros, and the sums of ``|x|`` and of ``x^2``.
 
-    Each sum runs over its rows in order. Its bits are therefore the same for every memory order, any other columns and any division of the
-    rows.
+    Each sum runs over its rows in order. Its bits therefore do not depend on the memory order, on the other columns, or on the division of
+    the rows.
 
     ``x`` (m,) holds the values, row i of column j at ``starts[i] + j * across``. ``starts`` and ``weights`` are padded to a multiple of
     four rows by the first row with weight 0.
@@ -230,7 +238,9 @@ def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, w
 
 @compile_kernel
 def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint64], out: npt.NDArray[Any]) -> None:
-    """Copy columns of rows of ``width`` numbers to the lines of ``out``, four rows at a time to overlap memory accesses."""
+    """Copy columns of a matrix, whose rows have ``width`` numbers, to the rows of ``out``; four rows are read at a time to overlap memory
+    accesses.
+    """
     for low in range(0, out.shape[1], 4):
         high = min(low + 4, out.shape[1])
         for k in range(columns.size):
@@ -242,8 +252,8 @@ def gather_columns(x: npt.NDArray[Any], width: int, columns: npt.NDArray[np.uint
 def mix_words(
     words: npt.NDArray[Any], lines: int, width: int, step: int, exponent: np.uint64, one: np.uint64, lanes: npt.NDArray[np.uint64]
 ) -> np.uint64:
-    """Mix lines of ``width`` words, ``step`` words apart, into ``lanes``, 32 of uint64. A change of any single word always changes the
-    result.
+    """Mix ``lines`` lines of ``width`` words, which begin ``step`` words apart, into the 32 uint64 numbers ``lanes``. A change of any
+    single word always changes the result.
 
     Returns the bits that are set in any ``(word & exponent) + one``: if the exponent bits of a float are all ones (NaN or infinity), the
     addition carries.

@@ -29,7 +29,7 @@ NAME_BYTES = 360  # bytes that the name of a column takes in lists, tables and t
 
 
 class WideRow(NamedTuple):
-    """Numbers of a row, with 0 in place of texts, and the texts by column."""
+    """A row: its numbers, with 0 in place of texts, and its texts by column."""
 
     values: npt.NDArray[np.float64]
     texts: dict[int, str]
@@ -67,8 +67,8 @@ class CsvSource(Table):
             yield from (row for row in csv.reader(whole, delimiter=self._delimiter) if row)
 
     def _text_columns(self, columns: Sequence[str]) -> set[int]:
-        """Return the columns that are taken for texts because their first value is not a number. Only the beginning of the text is
-        examined; the column readers later examine all of it.
+        """Return the columns that are read as texts because their first value is not a number. Only the beginning of the text is examined;
+        the column readers later examine all of it.
         """
         texts = {k for k, column in enumerate(columns) if column in self._options.categorical}
         undecided = set(range(len(columns))) - texts
@@ -82,14 +82,14 @@ class CsvSource(Table):
         return texts if self.is_wide else texts | undecided
 
     def _row_index(self, columns: Sequence[str]) -> str | None:
-        """Return the first header field if that column looks like a data frame index: unnamed, and counting rows from 0 or 1."""
+        """Return the first header field if the first column looks like a data frame index: it has no name and counts rows from 0 or 1."""
         if columns[0] not in _NO_NAMES:
             return None
         cells = [row[0] for row in self._head()]
         return columns[0] if len(cells) > 1 and cells in ([str(k + first) for k in range(len(cells))] for first in (0, 1)) else None
 
     def _follow_encoding(self) -> None:
-        """Read a column as texts if it holds names in the ``like`` store, and as numbers otherwise."""
+        """Read each column as texts if it holds names in the ``like`` store, and as numbers otherwise."""
         if self._options.guided is None:
             return
         for k, column in enumerate(self._roles.features):
@@ -98,7 +98,7 @@ class CsvSource(Table):
 
     @property
     def text_bytes(self) -> int | None:
-        """Bytes of the text; None for compressed text and standard input, where they are known only at the end."""
+        """Length of the text in bytes; None for compressed text and standard input, whose length is known only at the end."""
         return None if self.digest is None or not is_plain(Path(self.name), self._options.encoding) else self.digest.size
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class CsvSource(Table):
                 first += len(batch)
 
     def _located(self, read: Callable[[], list[WideRow]]) -> list[WideRow]:
-        """Return rows; an error in a cell is reported with its column and a remedy."""
+        """Return the rows from ``read``; an error in a cell is reported with the column of the cell and a remedy."""
         try:
             return read()
         except DataError as error:
@@ -136,7 +136,7 @@ class CsvSource(Table):
             raise DataError(f"column {name!r}: {error.reason}; {remedy}", self.name, error.line, error.column) from error
 
     def _cells(self, rows: Sequence[WideRow], k: int) -> npt.NDArray[Any]:
-        """Return the texts of a column in the same form as pyarrow's streaming reader does."""
+        """Return the texts of a column in the form that pyarrow's streaming reader gives."""
         import pyarrow as pa
 
         cells = self._plain(self.columns[k], pa.array([row.texts[k] for row in rows]))
@@ -184,8 +184,8 @@ class CsvSource(Table):
         return plain_cells(column, self._options.missing_words, is_comma)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Read the text again with the standard library, which is slow but knows positions. Yield each row with the number of its last
-        line.
+        """Read the text again with the standard library, which is slow but knows line numbers. Yield each row together with the number of
+        the last line of the row.
         """
         with open_text(self._source, self.name, self._options.encoding).stream as stream:
             text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", newline="")
@@ -197,7 +197,7 @@ class CsvSource(Table):
                 raise DataError(str(error), self.name, reader.line_num) from error
 
     def _locate(self, why: str) -> DataError:
-        """Return the error for the first invalid row, after pyarrow rejected the text."""
+        """Return the error for the first invalid row of a text that pyarrow has rejected."""
         if self.digest is None:
             return DataError(why, self.name)
         for line, row in self._lines():
@@ -235,7 +235,7 @@ def _check_header_fits(line: bytes, options: Options, name: str) -> None:
 
 
 def _read_header(line: bytes, name: str, delimiter: str | None) -> tuple[str, list[str]]:
-    """Return the delimiter, if it is not known, and the column names. Raises DataError if the line is not a header."""
+    """Return the delimiter (found in the line if it is not given) and the column names. Raises DataError if the line is not a header."""
     try:
         text = line.decode().removesuffix("\n")
         delimiter = delimiter or max(_DELIMITERS, key=text.count)
@@ -294,7 +294,7 @@ class WideRows:
                 self._line += 1
 
     def _parts(self) -> Iterator[tuple[bytes, bool]]:
-        """Yield whole cells of one row, and whether they complete the row."""
+        """Yield pieces of the text that consist of whole cells of one row, each with whether it completes the row."""
         pending = b""
         while True:
             piece = self._stream.read(self._size)

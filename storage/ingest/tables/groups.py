@@ -1,7 +1,7 @@
 """Files of tables in groups of rows (Parquet, Arrow).
 
-A group that fits in an eighth of the budget is read by rows. A larger group is read some columns at a time. These columns are written to
-scratch, and the rows are put together from there, because pyarrow's memory for a group grows with the number of columns read together.
+A group that fits in an eighth of the budget is read by rows. A larger group is read some columns at a time, because pyarrow's memory for a
+group grows with the number of columns read together. The columns are written to scratch, and rows are assembled from there.
 """
 
 import struct
@@ -62,8 +62,8 @@ class GroupedTable(Table):
 
     @abstractmethod
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
-        """Yield about ``step`` rows of some columns of a group; ``alone`` marks a single column that exceeds the group's share
-        of memory.
+        """Yield some columns of a group, about ``step`` rows at a time; ``alone`` marks a single column that exceeds the group's share of
+        memory.
         """
 
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
@@ -99,7 +99,7 @@ class GroupedTable(Table):
         return {name: COLUMN_BYTES + (whole if name in long else number) for name in self.columns}
 
     def _rows(self, group: int, sizes: dict[str, int], step: int) -> int:
-        """Return the number of rows in a batch; fewer if texts are long."""
+        """Return the number of rows in a batch: ``step``, or fewer if the group has long texts."""
         width = 8 * len(self.columns) + sum(sizes[name] for name in self.long) // max(1, self.group_rows(group))
         return max(1, step * 8 * len(self.columns) // width)
 
@@ -149,7 +149,7 @@ class _Declared(NamedTuple):
 
     * ``rows``: its number of rows.
     * ``nbytes``: its bytes in the file.
-    * ``unpacked``: the decompressed bytes of each buffer; empty if not compressed.
+    * ``unpacked``: the decompressed size in bytes of each buffer; empty if the batch is not compressed.
     """
 
     rows: int
@@ -158,7 +158,7 @@ class _Declared(NamedTuple):
 
 
 class _BatchStream:
-    """A stream of record batches with the interface of a record batch file: batches before the requested one are skipped."""
+    """A record batch stream with the interface of a record batch file; to reach a requested batch, the batches before it are skipped."""
 
     def __init__(self, begin: Callable[[], Foreign]) -> None:
         self._begin, self._reader, self._next = begin, begin(), 0

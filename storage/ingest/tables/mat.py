@@ -1,6 +1,6 @@
 """Program that converts the variables of a .mat file to a .npz file.
 
-``scipy.io.loadmat`` can crash the whole process on a damaged file (scipy/scipy#6072), so it runs in a separate one.
+``scipy.io.loadmat`` can crash the whole process on a damaged file (scipy/scipy#6072), so the conversion runs in a process of its own.
 """
 
 import sys
@@ -12,7 +12,7 @@ from scipy.io import loadmat
 
 
 def plain_arrays(name: str, value: Any) -> dict[str, Any]:
-    """Return the arrays of one variable: itself, or the parts of a sparse matrix; nothing for structures and cells."""
+    """Return the arrays of one variable: itself, or the parts of a sparse matrix. The result is empty for structures and cells."""
     if sp.issparse(value):
         csc = sp.csc_array(value)
         parts = {"data": csc.data, "indices": csc.indices, "indptr": csc.indptr, "shape": csc.shape, "format": "csc"}

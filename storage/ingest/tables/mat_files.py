@@ -72,7 +72,7 @@ class _Bytes:
         return (kind & 0xFFFF, kind >> 16, tag[4 : 4 + min(4, kind >> 16)]) if kind >> 16 else (kind, length, b"")
 
     def small(self, order: str, most: int) -> tuple[int, bytes]:
-        """Return type and bytes of an element that must be small."""
+        """Return the type and the bytes of an element. Raises DataError if it has more than ``most`` bytes."""
         kind, length, inside = self.element(order)
         if inside or not length:
             return kind, inside
@@ -173,7 +173,7 @@ def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]
 
 
 def _read_cells(source: _Bytes, order: str, shape: tuple[int, ...]) -> list[str] | None:
-    """Return the texts of a row or column of cells; None if these hold anything else."""
+    """Return the texts of a row or column of cells; None if a cell holds anything but a text."""
     count = int(np.prod(shape, dtype=np.float64))
     if len(shape) != 2 or 1 not in shape or count > _PIECE:
         return None

@@ -41,12 +41,12 @@ class ParquetSource(GroupedTable):
         return int(self._file.metadata.row_group(group).num_rows)
 
     def group_bytes(self, group: int) -> int:
-        """Return the bytes of a row group, compressed and decompressed."""
+        """Return the decompressed size of a row group plus the size of the file, in bytes."""
         return max(0, int(self._file.metadata.row_group(group).total_byte_size)) + self.digest.size
 
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
-        """Yield some rows. A single column that is too large is read through a buffer; for many columns, the buffers would take too much
-        memory.
+        """Yield the named columns of a row group, ``step`` rows at a time. With ``alone``, a single column that is too large is read
+        through a buffer; for many columns, the buffers would take too much memory.
         """
         file = _open_parquet(self._path, [], _BUFFER) if alone else self._file
         for batch in file.iter_batches(batch_size=step, row_groups=[group], columns=list(names), use_threads=False):
@@ -70,9 +70,9 @@ def _open_parquet(path: Path, texts: list[str], buffer: int) -> Foreign:
 
 
 def _check_footer(path: Path, options: Options) -> int:
-    """Return the bytes of the footer, which is read as a whole when the file is opened.
+    """Return the size of the footer in bytes. The footer is read as a whole when the file is opened.
 
-    Raises DataError if it is longer than the file; SchemaError if it exceeds the budget.
+    Raises DataError if the footer is longer than the file; SchemaError if it exceeds the budget.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -101,7 +101,7 @@ def has_parquet(folder: Path) -> bool:
 def parquet_files(folder: Path) -> list[Path]:
     """Return the Parquet files of a folder, sorted by name, without hidden files and job markers.
 
-    Raises DataError if there are none; SchemaError if subfolders contain some, because their names may be values of a column.
+    Raises DataError if there are none; SchemaError if subfolders contain some, because the names of subfolders may be values of a column.
     """
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS and path.name[0] not in "._")
     inside = [path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._"]
@@ -136,7 +136,7 @@ class ParquetFolder(Table):
         return rows
 
     def identity(self) -> str | None:
-        """Return an identity by names and contents of the files."""
+        """Return an identity computed from the names and contents of the files."""
         texts = [f"{path.name} {ParquetSource(path, self._options).identity()}" for path in self.paths]
         return f"folder:{hashlib.sha256(chr(10).join(texts).encode()).hexdigest()[:32]}"
 

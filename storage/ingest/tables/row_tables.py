@@ -1,4 +1,4 @@
-"""Checks of row tables of all sources except text: targets, task numbers, weights; and the identity of arrays."""
+"""Checks the row tables (targets, task numbers, weights) of all sources except text, and identifies arrays by their content."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -46,7 +46,7 @@ def array_digest(arrays: Iterable[tuple[str, Any]]) -> str:
 
 
 def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataError:
-    """Return the error for a source that is not text. Rows count from one; columns are given by name or count from one."""
+    """Return the error for a source that is not text. Rows count from one; a column is given by name, or by number counted from one."""
     position = f"row {row + 1}" + ("" if column is None else f", column {column!r}")
     return DataError(f"{position}: {reason}", name)
 
@@ -100,7 +100,7 @@ def _check_tasks(values: Words | npt.NDArray[Any], fault: Fault) -> Words:
 
 
 def _as_words(values: Words | npt.NDArray[Any], what: str, fault: Fault, is_dropped: bool = False) -> Words:
-    """Return values as texts, by which they are compared for equality. Integers are not converted to floats on the way."""
+    """Return values as texts, so that equal values can be found by comparing texts. Integers are not converted to floats on the way."""
     if isinstance(values, Words):
         return values
     numbers = _check_numbers(values, what, fault, is_dropped=is_dropped)

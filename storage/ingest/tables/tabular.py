@@ -1,7 +1,7 @@
 """Tables as input: the part shared by all readers.
 
-Columns are features, row tables, ids, or left out. Features become numbers and finally, with the encoding of the table, dense columns, or
-sparse ones if there are many levels.
+Each column is a feature, a row table or the ids, or it is left out. Features become numbers. The encoding of the table turns these into
+dense columns, or into sparse ones if there are many levels.
 """
 
 from abc import abstractmethod
@@ -176,7 +176,7 @@ class Table(RowSource):
 
     @abstractmethod
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
-        """Yield about ``step`` rows, with one part per column; columns that are left out may be absent (`in_places`)."""
+        """Yield about ``step`` rows at a time, with one part per column; columns that are left out may be absent (see `in_places`)."""
 
     @staticmethod
     def step(options: Options, columns: int) -> int:
@@ -184,7 +184,7 @@ class Table(RowSource):
         return max(1, options.budget // 16 // (8 * columns))
 
     def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any] | Words]]]:
-        """Yield some rows as the matrix of their features, with the row tables that are columns."""
+        """Yield, for some rows at a time, the matrix of the features, and the row tables that are columns of the table."""
         row = 0
         for columns in self.batches(self.step(options, len(self.columns)), options):
             tables: dict[str, npt.NDArray[Any] | Words] = {}

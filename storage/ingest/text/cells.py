@@ -118,7 +118,7 @@ _Q_MIN, _Q_MAX = -342, 308
 
 
 def _powers_of_five() -> npt.NDArray[np.uint64]:
-    """Return high and low words of 5^q scaled into [2^127, 2^128): rounded up for -27 <= q < 0, else truncated."""
+    """Return, for each q, the high and low words of 5^q scaled into [2^127, 2^128): rounded up for -27 <= q < 0, else truncated."""
     table = np.empty((_Q_MAX - _Q_MIN + 1, 2), dtype=np.uint64)
     for row, q in enumerate(range(_Q_MIN, _Q_MAX + 1)):
         table[row] = divmod(_scaled_power(q), 1 << 64)
@@ -163,7 +163,7 @@ def _leading_zeros(w: np.uint64) -> int:
 
 @compile_kernel
 def _round_product(w: np.uint64, q: int) -> float:
-    """Return the nearest float64 of w * 10^q for w != 0 (Lemire's algorithm)."""
+    """Return the float64 nearest to w * 10^q for w != 0 (Lemire's algorithm)."""
     if q < _Q_MIN:
         return 0.0
     if q > _Q_MAX:
@@ -196,7 +196,7 @@ def _round_product(w: np.uint64, q: int) -> float:
 
 @compile_kernel
 def to_double(w: np.uint64, q: int) -> float:
-    """Return the nearest float64 of ``w * 10^q``; infinity above the largest float64. w is an integer of at most 19 decimal digits."""
+    """Return the float64 nearest to ``w * 10^q``; infinity above the largest float64. w is an integer of at most 19 decimal digits."""
     if w == _0:
         return 0.0
     if w <= _CLINGER and -22 <= q <= 22:

@@ -51,7 +51,7 @@ class Lines(NamedTuple):
 
     * ``lengths``, ``labels``: number of entries and label of each row.
     * ``cols``, ``vals``: index and value of each non-zero entry.
-    * ``deferred``: numbers left to the exact parser: first byte, end, and position in ``vals`` (or -1 - row for a label).
+    * ``deferred``: for each number left to the exact parser, first byte, end, and position in ``vals`` (or -1 - row for a label).
     """
 
     lengths: npt.NDArray[np.int32]
@@ -220,7 +220,7 @@ def _pass_label(buf: npt.NDArray[np.uint8], p: int) -> int:
 
 @compile_kernel
 def _read_entries(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Read index:value pairs up to a line end or comment. Return the status, and the position there or of the error."""
+    """Read index:value pairs up to a line end or comment. Return the status, and the position of this end or of the error."""
     previous, nnz, exact32 = np.int64(-1), state[NNZ], True
     while True:
         while _is_space(buf[p]):

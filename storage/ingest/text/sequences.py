@@ -61,7 +61,7 @@ class SequenceSource(Source):
 
     @property
     def memory(self) -> int | None:
-        """Upper bound of the memory in bytes that the text takes until the store is written; None if its length is not known in advance."""
+        """Upper bound of the memory in bytes that the text takes until the store is written; None if the text's length is not known yet."""
         return None if self.digest is None or not is_plain(self.path, self._encoding) else _TEXT_TO_MEMORY * self.digest.size
 
     def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:
@@ -181,7 +181,7 @@ def _key_values(found: list[Sequence], key: str, fault: Fault) -> npt.NDArray[An
 
 
 def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of each line, without its end."""
+    """Yield the number and the content of each line, without the line end."""
     number = 0
     while line := stream.readline(limit + 1):
         number += 1

@@ -42,14 +42,14 @@ class Handle:
         return name in self.arrays
 
     def to_json(self) -> dict[str, Any]:
-        """Return the journal form of a block in a file: type, shape and first byte of each array."""
+        """Return the journal's record of a block in a file: type, shape and first byte of each array."""
         assert self.path is not None
         pieces = {name: (piece.dtype.str, piece.shape, piece.offset) for name, piece in self.arrays.items() if isinstance(piece, FileArray)}
         return {"path": self.path.name, "pieces": pieces}
 
     @classmethod
     def from_json(cls, folder: Path, fields: dict[str, Any]) -> "Handle":
-        """Read the journal form."""
+        """Return the block that a record made by `to_json` describes."""
         path = folder / fields["path"]
         pieces = fields["pieces"].items()
         return cls({name: FileArray(path, offset, np.dtype(kind), tuple(shape)) for name, (kind, shape, offset) in pieces}, path)
@@ -93,7 +93,7 @@ class Part:
 
 
 class Spool:
-    """All blocks of the input, in row order; ``starts``, int64 (n_blocks + 1,), is the first row of each block."""
+    """All blocks of the input, in row order; ``starts``, int64 (n_blocks + 1,), is the first row of each block, then the number of rows."""
 
     def __init__(self, handles: Sequence[Handle]) -> None:
         self.handles = list(handles)
@@ -117,8 +117,8 @@ class Spool:
         return all(handle.arrays[name].dtype == np.float32 for handle in self.handles)
 
     def between(self, lo: int, hi: int) -> Iterator[tuple[Handle, int, int, int]]:
-        """Yield the blocks that hold rows ``lo:hi``. Each comes with its first and last wanted row (within the block), and the number of
-        the first wanted row.
+        """Yield the blocks that hold rows ``lo:hi``. Each comes with the start and the end of its wanted rows, counted within the block,
+        and with the number of its first wanted row among all rows.
         """
         first = int(np.searchsorted(self.starts, lo, side="right")) - 1
         for handle, start, end in zip(self.handles[first:], self.starts[first:].tolist(), self.starts[first + 1 :].tolist(), strict=False):

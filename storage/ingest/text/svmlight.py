@@ -65,10 +65,11 @@ class LineParser:
         return int(self._state[codes.HIGHEST])
 
     def blocks(self, stream: Readable, lines_before: Callable[[], int]) -> Iterator[tuple[Block, int, int]]:
-        """Parse a stream that starts with a line; ``lines_before`` returns the number of lines before it and is called only for errors.
+        """Parse a stream that starts at the beginning of a line. ``lines_before`` returns the number of lines before the stream, and is
+        called only for errors.
 
-        Yields rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of the stream parsed so far.
-        Raises DataError for the first line that breaks a rule.
+        Yields rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the numbers of bytes and lines of the stream
+        parsed so far. Raises DataError for the first line that breaks a rule.
         """
         self._lines_before, self._passed = lines_before, 0
         carried = seen = lines = 0
@@ -247,7 +248,7 @@ class Consumed(NamedTuple):
 class RowText:
     """Reads SVMlight text from a file (plain or compressed) or standard input ("-").
 
-    Rows have ``n_features`` columns, one of the ``labels`` (numbers; None: any number), and indices that count from one or zero.
+    Each row has ``n_features`` columns and a label, which is one of ``labels`` (numbers; None: any number). Indices count from one or zero.
     ``consumed`` is the text processed so far. A text opened at a later position is still read from its beginning, at some GB/s, so that
     ``consumed`` is known and can be compared (see `expect`). ``ended`` says whether the last piece was taken. Raises SchemaError if the
     number of features is not a positive integer, or labels are not numbers.
@@ -347,7 +348,7 @@ class RowText:
             raise DigestMismatch(f"{self.name}: {begin} instead of {known.crc:08x}: the text was changed; start a new run with it")
 
     def expect(self, known: "Consumed") -> None:
-        """Require that the text still begins with the consumed text ``known``. If it does not, opening the text is an error."""
+        """Require that the text still begins with ``known``, the text consumed before. Otherwise, opening the text raises an error."""
         self._known = known
 
     def confirm(self) -> None:

@@ -181,7 +181,7 @@ class _Reader:
     def _count(
         self, blocks: Iterator[tuple[Block, int, int]], parser: LineParser, table: ColumnCounts | None, met: Target
     ) -> Iterator[tuple[Block, int, int]]:
-        """Yield the given blocks after recording their columns and labels."""
+        """Yield the given blocks, after recording the columns and labels in each block."""
         assert table is not None
         for block, at, lines in blocks:
             table.add(block["cols"], parser.highest)
