@@ -23,7 +23,7 @@ PAGES = pages()
 def test_every_exit_code_has_advice():
     page = (ROOT / "docs" / "guides" / "failures.md").read_text(encoding="utf-8")
     told = {int(code) for row in re.findall(r"^\| ([0-9, ]+) \|", page, re.MULTILINE) for code in row.split(",")}
-    assert told == {int(code) for code in Exit} - {0}
+    assert told == {int(code) for code in Exit} - {0} | {137}  # 137: killed by the system, not a code of ours
 
 
 def test_every_environment_variable_is_on_its_page():
