@@ -29,7 +29,7 @@ class PackedBank:
 
     * ``values``: packed triangles ``(k, n_packed)``, used without a copy, or whole matrices ``(k, n * n)`` (:meth:`over`).
     * ``bands``, ``(n_bands, 2)``: for each band, the position of its first entry in a matrix, and the stride of its rows.
-    * ``frozen``: a read-only view of the values, so that one compiled version of the loops serves both layouts.
+    * ``frozen``: a read-only view of the values. Packed and whole matrices thus have one array type, for which the loops are compiled once.
     * ``scale``, ``(k,)`` [default: ones]: factors of the kernels, which can be assigned to normalise without changing the values.
     """
 

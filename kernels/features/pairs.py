@@ -82,9 +82,10 @@ class PairLimits:
     """Limits of a search.
 
     * ``head_start``: number of most frequent features whose products give the first threshold.
-    * ``max_head``: number of features of the largest triangle (67 MB at 4,096; beyond about 2,000 it does not fit in the cache).
-    * ``budget``: number of products that may be formed for the features that survive screening but do not fit in the largest triangle; 1e8
-      to 4e8 products take one second. For dense data it is ``DENSE_GAIN`` times as large.
+    * ``max_head``: largest number of features whose products are held in one triangular array (67 MB for 4,096 features; beyond about
+      2,000 features the array does not fit in the cache).
+    * ``budget``: number of products that may be formed for the features that survive screening but do not fit in this array; 1e8 to 4e8
+      products take one second. For dense data the budget is ``DENSE_GAIN`` times as large.
     """
 
     head_start: int = 256

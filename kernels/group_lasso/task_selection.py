@@ -1,13 +1,13 @@
 r"""Feature selection over many tasks by dual averaging, with penalties on the rows of W and one compiled kernel for the rounds.
 
 W is ``(d, Q)``: column q is task q, row j is feature j. A round has at most one row of data per task; column q of G is task q's
-subgradient, zero without a row. After t rounds with the mean :math:`\bar G` of the G of all rounds
+subgradient, zero without a row. With the mean :math:`\bar G` of the matrices G of all t rounds so far, the next weights are
 
 .. math:: W_{t+1} = \arg\min_W \langle \bar G, W \rangle + \Omega(W) + \frac{\gamma}{2 \sqrt t} \|W\|_F^2, \qquad
-          \Omega(W) = \sum_j ( \rho \|W_{j\cdot}\|_2 + \tau \|W_{j\cdot}\|_1 ),
+          \Omega(W) = \sum_j ( \rho \|W_{j\cdot}\|_2 + \tau \|W_{j\cdot}\|_1 ).
 
-in closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r. The intercept of each task
-has its own steps (`gramplane.kernels.group_lasso.step_lengths`), over the rounds with a row of the task.
+This minimum has a closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r. The
+intercept of each task has its own steps (`gramplane.kernels.group_lasso.step_lengths`), over the rounds with a row of the task.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 4: Algorithm
 2, Theorem 3; the subgradient of the hinge loss corrects its equation (4.9).

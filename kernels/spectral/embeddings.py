@@ -309,7 +309,7 @@ def volume_step(
 class StructureProblem:
     """The problem of a structure preserving embedding.
 
-    * ``C``: the cost of the largest violation, which is a squared distance.
+    * ``C``: the cost per unit of the largest violation. Violations are differences of squared distances.
     * ``B``: the cap of tr KK.
     """
 

@@ -74,7 +74,7 @@ class DualProblem:
         holds_zero = (lowest <= 0) & (highest >= 0)
         if not holds_zero.all():
             at = int(np.argmin(holds_zero))
-            raise ValueError(f"lo, hi: allow sums of beta from {lowest[at]} to {highest[at]} in group {at}, must allow 0")
+            raise ValueError(f"lo, hi: the sum of beta in group {at} ranges from {lowest[at]} to {highest[at]}; the range must contain 0")
 
     def _check_numbers(self) -> None:
         if not len(self.c) or not np.isfinite(self.c).all():

@@ -77,7 +77,7 @@ class ElasticNetSet:
         return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * (a * float(w @ w)))))
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
-        """Return argmin over the set of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q; zeros stay zero."""
+        """Return the x in the set that minimises ``step <grad, x> + sum_q (x_q log(x_q / w_q) - x_q + w_q)``; zeros of w stay zero."""
         a, v, log_free = 1.0 - self.v, self.v, _log_step(w, grad, step)
         if a == 0:
             return _normalised_exp(log_free)
@@ -142,7 +142,7 @@ class LpBall:
         return powers / _p_norm(powers, self.p)
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
-        """Return argmin over the set of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q; zeros stay zero."""
+        """Return the x in the set that minimises ``step <grad, x> + sum_q (x_q log(x_q / w_q) - x_q + w_q)``; zeros of w stay zero."""
         log_free, r = _log_step(w, grad, step), self.p - 1.0
         if r == 0:
             return _normalised_exp(log_free)
@@ -169,8 +169,9 @@ class NonNegative:
         return np.maximum(w, 0.0)
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
-        """Return w exp(-step grad), the minimiser of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q. Raises ValueError if a weight
-        overflows.
+        """Return w exp(-step grad), the minimiser of ``step <grad, x> + sum_q (x_q log(x_q / w_q) - x_q + w_q)``.
+
+        Raises ValueError if a weight overflows.
         """
         with np.errstate(over="ignore"):
             moved = w * np.exp(np.where(w > 0, -step * grad, 0.0))

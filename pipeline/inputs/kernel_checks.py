@@ -46,8 +46,9 @@ def _join_names(names: Sequence[str]) -> str:
 def _find_twins(grams: Grams, zero: set[int]) -> list[tuple[int, int]]:
     """Return pairs of equal kernels. Each pair consists of the first of several equal kernels, and one of its duplicates.
 
-    Kernels over rows are compared by name and parameters, because different kernels often agree on features with few values. Precomputed
-    matrices are compared by scaled diagonal and row sums; if row sums are unknown, by all entries.
+    Kernels that are computed from rows are compared by name and parameters, not by entries, because different kernels often have equal
+    entries if features have few distinct values. Precomputed matrices are compared by scaled diagonal and row sums; if row sums are
+    unknown, by all entries.
     """
     first: dict[KernelSpec | bytes, int] = {}
     twins = []

@@ -6,8 +6,9 @@ The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph tha
 * Every f over W is feasible for the whole problem. So the restricted primal value is an upper bound of the whole optimum.
 * A dual point beta bounds the optimum from below by ``max_t t linear - t^2 (square + U) / 2``, where U is any upper bound of the squared
   dual gauge of sqrt(M(beta)) (:class:`.DualPoint`). Over W, U is the restricted problem's own U_W. Over the whole graph, U is
-  ``max(U_W, worst)``, where ``worst`` bounds M_w / d_w^2 of *every* node outside W, or bounds the sums over descendants of the nodes
-  next to W (Theorem 5.3.2 of the thesis).
+  ``max(U_W, worst)``. Here ``worst`` is an upper bound of M_w / d_w^2 for *every* node w outside W. Alternatively, it is an upper bound,
+  for every node u next to W, of ``sum over w in D(u) of M_w / (sum over v in A(w) and D(u) of d_v)^2`` (Theorem 5.3.2 of the thesis;
+  D: descendants, A: ancestors).
 * Raising the bound from U_W to u lowers the dual value by at most ``t^2 (u - U_W) / 2``. So nodes whose value stays below
 
   ``threshold = U_W + OUTSIDE_GAP_SHARE (tol |P| - gap_W) / t^2``,   OUTSIDE_GAP_SHARE < 2,
@@ -18,8 +19,8 @@ The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph tha
 * Adding nodes above the threshold whose ancestors are all in W lowers the optimum (rho > 1), so adding the worst of them makes progress.
   On a finite graph the loop ends.
 
-:func:`active_step` depends on the state alone. This state is part of the state of a method's loop, which also contains the method's own
-record of its master problem, the restricted problem.
+:func:`active_step` depends on the state alone. The state of a method's loop contains this state and the method's record of the
+master problem, which is the restricted problem.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class ActiveProblem(Protocol[M]):
         ...
 
     def everywhere(self, nodes: NodeSet, master: M, threshold: float, resources: Any, /) -> Violations:
-        """Find violations among all nodes outside the hull, as deep in the graph as the method can."""
+        """Find violations among all nodes outside the hull, down to the depth that the method can reach."""
         ...
 
     def enlarged(self, master: M, before: NodeSet, after: NodeSet) -> M:

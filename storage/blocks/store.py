@@ -223,7 +223,7 @@ class BlockStore(BlockSource):
                 continue
             spec = ArraySpec.from_json(data, location)
             if prod(spec.grid) != chunks[prefix]:
-                raise MissingBlock(f"{location}: the manifest lists {chunks[prefix]} chunks of a grid of {spec.grid}")
+                raise MissingBlock(f"{location}: the manifest lists {chunks[prefix]} chunks; the grid {spec.grid} has {prod(spec.grid)}")
             arrays[prefix] = ChunkedArray(self._objects, prefix, spec, self._listed, self._verified)
         return arrays
 

@@ -127,7 +127,7 @@ def first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
 
 
 def in_order(first: npt.NDArray[np.int64], n_rows: int) -> list[int]:
-    """Return the numbers of the words that occur, ordered by the rows ``first`` where each occurs first (see `first_rows`)."""
+    """Return the indices of the words that occur, in the order of their first rows. ``first`` is the result of `first_rows`."""
     return [k for k in np.argsort(first, kind="stable").tolist() if first[k] < n_rows]
 
 

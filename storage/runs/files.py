@@ -101,7 +101,7 @@ def _read_file(file: Path, remedy: str | None) -> Json:
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
-        raise DigestMismatch(f"{file} is a folder, and a file was written there{advice}") from error
+        raise DigestMismatch(f"{file} is a folder, but must be a file{advice}") from error
     except DigestMismatch as error:
         raise DigestMismatch(f"{error}{advice}") from error
 
@@ -117,7 +117,7 @@ def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         return
     except IsADirectoryError as error:
         raise DigestMismatch(
-            f"{file} is a folder, and a file was written there; remove it, and the run continues without the rows of this file"
+            f"{file} is a folder, but must be a file; remove the folder, and the run continues without the rows of this file"
         ) from error
     if lines[-1][:1] in (b"", b"{"):
         lines.pop()  # what a kill leaves is the beginning of a record, or nothing

@@ -289,7 +289,7 @@ class RunStore:
         except FileNotFoundError as error:
             raise MissingBlock(f"{error.filename} is absent: the checkpoint is incomplete") from error
         except IsADirectoryError as error:
-            raise MissingBlock(f"{error.filename} is a folder, and a file was written there") from error
+            raise MissingBlock(f"{error.filename} is a folder, but must be a file") from error
         fields = parse_json(text, f"{stem}.json")
         stated = fields.pop("digest", None)
         if stated != hashlib.sha256(canonical_json(fields)).hexdigest() or fields.get("format") != format_name("checkpoint"):

@@ -102,5 +102,5 @@ def test_a_damaged_line_names_itself_and_a_torn_last_line_does_not_count(run):
 def test_a_folder_in_place_of_a_file_is_damage(run, name):
     (run.path / name).unlink()
     (run.path / name).mkdir()
-    with pytest.raises(DigestMismatch, match=f"{name} is a folder, and a file was written there"):
+    with pytest.raises(DigestMismatch, match=f"{name} is a folder, but must be a file"):
         run.check()

@@ -335,7 +335,7 @@ def test_columns_are_named_and_widths_left_out_on_the_command_line(tmp_path: Pat
     assert decided[1] == "linear[1,3]" and decided[0].startswith("rbf(gamma=") and decided[0].endswith(")[0]")
     told = result(["gram", data, "--kernels", "rbf[nothing]", "--out", tmp_path / "other"], capsys, 2)["error"]
     assert "no column has the name 'nothing'; the columns are 'mean radius', 'b'" in told
-    assert "has no width, or columns given by name" in result(["clean", out, "--keep", "rbf"], capsys, 2)["error"]
+    assert "lacks a width or gives columns by name" in result(["clean", out, "--keep", "rbf"], capsys, 2)["error"]
 
 
 def test_a_dry_run_without_kernels_says_which_are_taken(tmp_path: Path, capsys):

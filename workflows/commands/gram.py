@@ -121,7 +121,7 @@ def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str,
     specs = kernel_specs(entries, None, location)
     for spec in specs:
         if spec.is_open:
-            raise ConfigError(f"{location}: kernel {spec} has no width, or columns given by name; write the width and column numbers")
+            raise ConfigError(f"{location}: kernel {spec} lacks a width or gives columns by name; write the width and column numbers")
     digests = {spec.digest() for spec in specs}
     return store.unused(digests), store.orphans()
 

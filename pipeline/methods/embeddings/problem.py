@@ -227,7 +227,7 @@ class EmbeddingProblem:
 
     @property
     def _solver(self) -> EigenPlan | None:
-        """Plan of the eigensolver; None if matrices of all rows are decomposed."""
+        """Plan of the iterative eigensolver; None if whole ``(n, n)`` matrices are decomposed instead."""
         n = self.data.n_rows
         if n <= MAX_NEWTON_ROWS or isinstance(self.config, SPEConfig):
             return None

@@ -117,7 +117,7 @@ class LinearAtoms:
         return [Partial(pruned(u, B=query.size, threshold=query.threshold)) for u, query in zip(vectors, queries, strict=True)]
 
     def complete(self, partial: Partial, query: Query) -> TopB:
-        """Return the merged list; stripes never split a feature."""
+        """Return the merged list, which is complete because stripes never split a feature."""
         return partial.top
 
     def select(self, data: Blocks, resources: Resources, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:

@@ -290,8 +290,8 @@ class FGMClassifier(_FGM, Classifier):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
@@ -506,8 +506,8 @@ class FGMRegressor(_FGM, Regressor):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
@@ -683,13 +683,13 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
-        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
-        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
-        loss; otherwise they are cross-calibrated on the held-out rows.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``. ``X`` holds the indices of the held-out rows, for which the
+        methods of ``estimator`` return stored predictions. For several scores: a list of names, or a dict of names and callables. ``None``:
+        accuracy, or R2. Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are
+        exact for a logistic loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
-        that decides; ``True`` and ``False`` mean the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores, give the name of the
+        one that decides; with ``True`` or ``False``, the first one decides.
     one_standard_error : bool, default=False
         Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
@@ -813,13 +813,13 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
-        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
-        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
-        loss; otherwise they are cross-calibrated on the held-out rows.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``. ``X`` holds the indices of the held-out rows, for which the
+        methods of ``estimator`` return stored predictions. For several scores: a list of names, or a dict of names and callables. ``None``:
+        accuracy, or R2. Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are
+        exact for a logistic loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
-        that decides; ``True`` and ``False`` mean the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores, give the name of the
+        one that decides; with ``True`` or ``False``, the first one decides.
     one_standard_error : bool, default=False
         Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None

@@ -321,7 +321,7 @@ class FGM(Method[FGMConfig, FGMProblem, FGMState, FGMModel]):
         return [max(counts[k : k + problem.inputs.n_machines]) for k in range(0, len(counts), problem.inputs.n_machines)]
 
     def path_values(self, problem: FGMProblem, state: FGMState, resources: Resources) -> Iterator[PathValues]:
-        """Yield the decision values after every number of rounds; with ``debias``, only those of the final refit."""
+        """Yield the decision values after 1, 2, ... rounds; with ``debias``, only those of the final refit."""
         if problem.config.debias:
             yield from super().path_values(problem, state, resources)
             return

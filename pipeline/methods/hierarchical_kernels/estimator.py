@@ -123,7 +123,7 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
         Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or a number mu for the
         matrix I + 11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
     solver : {"auto", "mirror"}, default='auto'
-        ``"auto"``: all weights in closed form after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
+        ``"auto"``: a closed form gives all weights after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
     normalize : {"none", "trace"}, default='none'
         ``"trace"`` scales the factors of the products to trace n; if the graph is a list of nodes, it scales the nodes.
     tol : float > 0, default=0.001
@@ -159,8 +159,8 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
@@ -317,7 +317,7 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
         Similarity of tasks: a positive semi-definite matrix (n_tasks, n_tasks), with tasks in ascending order, or a number mu for the
         matrix I + 11'/mu. Default: the identity; tasks then share the selected kernels, but not their functions.
     solver : {"auto", "mirror"}, default='auto'
-        ``"auto"``: all weights in closed form after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
+        ``"auto"``: a closed form gives all weights after every solve of the SVMs. ``"mirror"``: the mirror descent of the thesis.
     normalize : {"none", "trace"}, default='none'
         ``"trace"`` scales the factors of the products to trace n; if the graph is a list of nodes, it scales the nodes.
     tol : float > 0, default=0.001
@@ -347,8 +347,8 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.

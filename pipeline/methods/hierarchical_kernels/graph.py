@@ -199,7 +199,7 @@ class FrontierSearch:
         return np.maximum(values, 0.0) / penalties**2, below
 
     def _tighten(self, below: np.ndarray, keys: np.ndarray, forms: NodeForms, threshold: float) -> None:
-        """Lower bounds ``below`` that exceed the threshold to the closed form of the sum over descendants, where it is smaller."""
+        """Replace the bounds in ``below`` that exceed the threshold by the closed form of the sum over descendants, if that is smaller."""
         if self.dag.width > MAX_SUM_WIDTH:
             return
         sums = [(i, spec) for i in np.flatnonzero(below > threshold).tolist() if (spec := self.dag.below(keys[i])) is not None]

@@ -70,7 +70,7 @@ def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
 
 
 def sum_chunk(task: Task, table: Table, alone: bool) -> np.ndarray:
-    """Return the upper triangle of ``sum_i w_i K_i`` over the features of a task. ``alone``: no other task adds to the sum."""
+    """Return the upper triangle of ``sum_i w_i K_i`` over the features of a task. ``alone`` is true if no other task adds to the sum."""
     chosen, out = resolve(table), None
     # Single precision within a piece, double precision across pieces and tasks; the sum of two is the same, rounded at once or later.
     is_single = alone and chosen.shape[1] <= 2 * MAX_COLUMNS
@@ -95,7 +95,7 @@ def _piece_bytes(n: int, d: int, *, waves: bool) -> int:
 def sums_pass(
     name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], result: int, *broadcast: object, waves: bool, copies: int
 ) -> Plan[np.ndarray]:
-    """Return a pass that adds results of ``result`` bytes. A task holds ``copies`` results at a time. ``waves``: results are matrices."""
+    """Return a pass that adds results of ``result`` bytes. A task holds ``copies`` of the results. With ``waves``, they are matrices."""
     source = source_of(tasks[0][0])
     bound = _piece_bytes(source.n_rows, source.n_cols, waves=waves) + copies * result
 

@@ -63,7 +63,7 @@ class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
         Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
         that suits the target.
     solver : {"auto", "mirror"}, default='auto'
-        ``"auto"``: weights in closed form after every solve of the SVMs. ``"mirror"``: the nested mirror descent of the thesis.
+        ``"auto"``: a closed form gives the weights after every solve of the SVMs. ``"mirror"``: the nested mirror descent of the thesis.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
         Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n. Traces and means are taken over pairs of rows
         within tasks.
@@ -87,8 +87,8 @@ class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
@@ -212,7 +212,7 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
     epsilon : float >= 0, default=0.1
         With ``"epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     solver : {"auto", "mirror"}, default='auto'
-        ``"auto"``: weights in closed form after every solve of the SVMs. ``"mirror"``: the nested mirror descent of the thesis.
+        ``"auto"``: a closed form gives the weights after every solve of the SVMs. ``"mirror"``: the nested mirror descent of the thesis.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
         Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n. Traces and means are taken over pairs of rows
         within tasks.
@@ -230,8 +230,8 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
@@ -347,13 +347,13 @@ class MultiTaskMKLClassifierCV(_MultiTaskMKLPath, MultiTaskMKLClassifier):
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
-        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
-        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
-        loss; otherwise they are cross-calibrated on the held-out rows.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``. ``X`` holds the indices of the held-out rows, for which the
+        methods of ``estimator`` return stored predictions. For several scores: a list of names, or a dict of names and callables. ``None``:
+        accuracy, or R2. Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are
+        exact for a logistic loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
-        that decides; ``True`` and ``False`` mean the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores, give the name of the
+        one that decides; with ``True`` or ``False``, the first one decides.
     one_standard_error : bool, default=False
         Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None
@@ -461,13 +461,13 @@ class MultiTaskMKLRegressorCV(_MultiTaskMKLPath, MultiTaskMKLRegressor):
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
-        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
-        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
-        loss; otherwise they are cross-calibrated on the held-out rows.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``. ``X`` holds the indices of the held-out rows, for which the
+        methods of ``estimator`` return stored predictions. For several scores: a list of names, or a dict of names and callables. ``None``:
+        accuracy, or R2. Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are
+        exact for a logistic loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
-        that decides; ``True`` and ``False`` mean the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores, give the name of the
+        one that decides; with ``True`` or ``False``, the first one decides.
     one_standard_error : bool, default=False
         Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None

@@ -161,7 +161,8 @@ def renumber(items: Sequence[Sequence[int]]) -> tuple[np.ndarray, list[list[int]
 def rule_flags(propositions: Propositions, items: Sequence[Sequence[int]], columns: np.ndarray, raw: Columns, n: int) -> np.ndarray:
     """Return which of n rows satisfy each rule, ``(n, n_rules)`` booleans.
 
-    ``items`` are rules as lists of propositions; ``raw`` has the values ``(n, len(columns))`` of features in ascending order.
+    ``items`` are rules as lists of propositions. ``columns`` are features in ascending order; ``raw``, ``(n, len(columns))``, has their
+    values.
     """
     truth: dict[int, np.ndarray] = {}
     used = np.array(sorted({j for item in items for j in item}), np.int64)

@@ -357,13 +357,13 @@ class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
-        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``, where ``X`` holds the indices of the held-out rows and the
-        estimator has their decision values; or several, as a list of names or a dict of names and callables. ``None``: accuracy, or R2.
-        Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are exact for a logistic
-        loss; otherwise they are cross-calibrated on the held-out rows.
+        Name of a scikit-learn scorer, or a callable ``(estimator, X, y)``. ``X`` holds the indices of the held-out rows, for which the
+        methods of ``estimator`` return stored predictions. For several scores: a list of names, or a dict of names and callables. ``None``:
+        accuracy, or R2. Rows count by their weights. For named scorers the second of two classes is the positive one. Probabilities are
+        exact for a logistic loss; otherwise they are cross-calibrated on the held-out rows.
     refit : bool or str, default=True
-        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores: the name of the score
-        that decides; ``True`` and ``False`` mean the first.
+        Fit all rows with the chosen parameters. With ``False`` there are scores but no model. With several scores, give the name of the
+        one that decides; with ``True`` or ``False``, the first one decides.
     one_standard_error : bool, default=False
         Choose the simplest model within one standard error of the best score, instead of the best.
     n_jobs : int or None, default=None

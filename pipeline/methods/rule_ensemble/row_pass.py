@@ -365,7 +365,7 @@ def reading_bytes(part: BitsPart) -> int:
 
 
 def hull_bytes(size: int, rows: int, machines: int) -> int:
-    """Bound the memory in bytes of a hull's conjunctions on a block's rows: as bits, unpacked, row by row for every model, and merged."""
+    """Bound the memory in bytes of a hull's conjunctions on a block's rows, summed over all copies: packed, unpacked, per model, merged."""
     return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
 
 

@@ -187,8 +187,8 @@ def batch_groups(groups: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]
 
 
 def query_bytes(n: int, width: int) -> int:
-    """Return an upper bound of the memory in bytes for ranking a query of n images: rows as read and in float64, ``(n, n)`` matrices, freed
-    blocks.
+    """Return an upper bound of the memory in bytes for ranking a query of n images: rows as read and in float64, ``(n, n)`` matrices, and
+    freed blocks that the allocator keeps.
     """
     return 24 * n * width + 8 * (N_MATRICES + 1) * n * n + 16 * width * min(READ, 4 * n) + FREED_BYTES
 

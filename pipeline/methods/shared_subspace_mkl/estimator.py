@@ -59,8 +59,8 @@ class SharedSubspaceMKLClassifier(_SharedSubspace, TaskClassifier):
         Loss of a row: ``"hinge"`` for classes, ``"epsilon_insensitive"`` or ``"squared"`` for real targets. ``"auto"``: the first of these
         that suits the target.
     solver : {"auto", "mirror", "alternate"}, default='auto'
-        ``"auto"``: task couplings (T x T) in closed form after every solve. ``"mirror"``: the matrix mirror descent of the thesis in the
-        pooled feature space. ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
+        ``"auto"``: a closed form gives the task couplings (T x T) after every solve. ``"mirror"``: the matrix mirror descent of the thesis
+        in the pooled feature space. ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
         Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n.
     tol : float > 0, default=0.001
@@ -81,8 +81,8 @@ class SharedSubspaceMKLClassifier(_SharedSubspace, TaskClassifier):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
@@ -204,8 +204,8 @@ class SharedSubspaceMKLRegressor(_SharedSubspace, TaskRegressor):
     epsilon : float >= 0, default=0.1
         With ``"epsilon_insensitive"``: half-width of the tube without loss, in standard deviations of the target.
     solver : {"auto", "mirror", "alternate"}, default='auto'
-        ``"auto"``: task couplings (T x T) in closed form after every solve. ``"mirror"``: the matrix mirror descent of the thesis in the
-        pooled feature space. ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
+        ``"auto"``: a closed form gives the task couplings (T x T) after every solve. ``"mirror"``: the matrix mirror descent of the thesis
+        in the pooled feature space. ``"alternate"``: alternating minimisation on the average of the kernels (MTSFL).
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
         Normalisation of kernels that do not specify one; ``"trace"`` scales to trace n.
     tol : float > 0, default=0.001
@@ -220,8 +220,8 @@ class SharedSubspaceMKLRegressor(_SharedSubspace, TaskRegressor):
     scale : {"auto", "standard", "max-abs", "unit-column"} or None, default='auto'
         Scaling of the columns, stored in the model. ``"standard"``: dense columns get mean 0 and standard deviation 1 (without an
         intercept, only standard deviation 1); sparse columns are not centred. ``"max-abs"``: largest absolute value 1. ``"unit-column"``:
-        norm 1. ``None``: unchanged. ``"auto"``: standard for dense columns; max-abs for sparse columns, without an intercept, and for
-        poly2, hik, chi2 and additive_chi2; none for streams, strings and matrices. Values are not copied, and coefficients refer to the
+        norm 1. ``None``: unchanged. ``"auto"``: none for streams, strings and matrices; max-abs for sparse columns, for models without
+        an intercept, and for poly2, hik, chi2 and additive_chi2; standard otherwise. Values are not copied, and coefficients refer to the
         unscaled columns. A store that was scaled at ingest is not scaled again.
     cluster : str or None, default=None
         Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.

@@ -35,7 +35,7 @@ class TriClassInputs(Reads):
     """Inputs of a fit apart from its parameters."""
 
     data: TriClassRows  # labelled rows, then unlabelled ones
-    labels: np.ndarray  # (n_labelled,) -1 and +1 of the first and second class, 0 of neither
+    labels: np.ndarray  # (n_labelled,) -1 and +1 of the first and second class, 0 of rows of neither class
     n_unlabelled: int
     sample_weight: np.ndarray | None = None  # (n_labelled,) factors of C
     classes: tuple[Any, ...] = (-1, 1)  # the two labels
@@ -110,7 +110,7 @@ def split_labels(
         row = int(np.argmax(codes == chosen[2]))
         raise DataError(
             f"y: row {row} has the label {labels[chosen[2]]!r}, a third one. Only binary classification is supported. The type of the "
-            f"target is multiclass: y may hold two classes, and a label for rows of neither (irrelevant_label={irrelevant!r})",
+            f"target is multiclass: y may hold two classes, and a label for rows of neither class (irrelevant_label={irrelevant!r})",
             url,
         )
     sides = np.where(codes == chosen[0], -1.0, np.where(codes == chosen[1], 1.0, 0.0))
@@ -121,14 +121,14 @@ def split_labels(
 
 
 def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
-    """Return three labels, ``(3,)``: the first class, the label for neither, and the second class. The array has the type of the classes if
-    the label for neither has that type. Raises ValueError if the label for neither is a class.
+    """Return three labels, ``(3,)``: of the first class, of rows of neither class, and of the second class. The array has the type of the
+    classes if the label of rows of neither class has that type. Raises ValueError if that label is also a class.
     """
     irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     same = next((label for label in classes if irrelevant is not None and label_spelling(label) == label_spelling(irrelevant)), None)
     if same is not None:
         raise ValueError(
-            f"irrelevant_label={irrelevant!r} is also the class {same!r}: fit with another irrelevant_label for rows of neither"
+            f"irrelevant_label={irrelevant!r} is also the class {same!r}: fit with another irrelevant_label for rows of neither class"
         )
     names = [classes[0], irrelevant, classes[1]]
     kinds = {

@@ -43,8 +43,8 @@ class TriClass(Method[TriClassConfig, TriClassProblem, TriClassState, KernelMode
 
         The unlabelled store is opened in the version with which the run began.
 
-        Raises DataError if there are not exactly two classes besides rows of neither, or if unlabelled rows do not match the labelled ones;
-        DigestMismatch if the unlabelled store was replaced since the run began and the old version no longer exists.
+        Raises DataError if there are not exactly two classes besides rows of neither class, or if unlabelled rows do not match the labelled
+        ones; DigestMismatch if the unlabelled store was replaced since the run began and the old version no longer exists.
         """
         stored, place = store_inputs(resources, self.name), resources.data.url
         if stored.classes is None:

@@ -78,8 +78,8 @@ class Layout:
 
 @dataclass(eq=False)
 class TriClassProblem:
-    """Searches from several starts on the rows of a fit. An automatic validation (``"auto"``) runs after the fit, from the best start
-    alone.
+    """The problem of a fit: several searches on the rows of the fit, each from another start. An automatic validation (``"auto"``) runs
+    after the fit, from the best start alone.
     """
 
     config: TriClassConfig

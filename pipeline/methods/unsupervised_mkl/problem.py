@@ -87,7 +87,7 @@ class UMKLProblem:
     @property
     def distributed(self) -> tuple[str, ...]:
         """Names of the computations that run on workers."""
-        by_passes = "bases of the points and terms of the weights", "products for the components"
+        by_passes = "bases of the points and quadratic program of the weights", "products for the components"
         return ("Gram blocks", *(by_passes if self.way.by_passes else ()))
 
     def factors(self, resources: Resources) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""The pass over strips of points: rows of the kernel, bases, and the contributions of the points to the terms of the weights.
+"""The pass over strips of points: it chooses their bases and computes the quadratic program for the kernel weights.
 
 A task processes c consecutive points. It computes their rows of the weighted sum of kernels, or reads these rows if kernels are stored. It
-then chooses bases, for which it reads the rows of the data from the store. It returns the bases and its contribution to the terms: ``4 c B
-+ 8 (k^2 + k)`` bytes.
+then chooses bases, for which it reads the rows of the data from the store. It returns the bases and the contribution of its
+points to the terms W and u of the program ``1/2 mu'W mu + u'mu``, which takes ``4 c B + 8 (k^2 + k)`` bytes in all.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Chosen(NamedTuple):
 
     * ``bases``: the bases, each array with the number of its first point.
     * ``n_kept``: the number of points that kept their bases.
-    * ``terms``: the contributions to the terms of the weights.
+    * ``terms``: the contributions of the points to W and u.
     """
 
     bases: list[tuple[int, BasisArray]]
@@ -126,7 +126,7 @@ def choose_chunk(points: Points, total: KernelSum, asked: Rebuilding, before: Sh
 
 
 def terms_chunk(points: Points, asked: Rebuilding, bases: Shared) -> Chosen:
-    """Return the contributions of points with given bases to the terms of the weights."""
+    """Return the contributions of points with given bases to W and u."""
     rows, own = PassRows(points, scale_as_given), resolve(bases)[slice(*points.rows)]
     return Chosen([(points.rows[0], own)], 0, _terms(points, rows, own, asked))
 
@@ -162,7 +162,7 @@ def choose_pass(points: Sequence[Points], total: KernelSum, asked: Rebuilding, b
 
 
 def terms_pass(points: Sequence[Points], asked: Rebuilding, bases: Shared) -> Plan[Chosen]:
-    """Return the pass that computes the terms of the weights for given bases of all points."""
+    """Return the pass that computes W and u for given bases of all points."""
     return plan(_program("base-terms", terms_chunk, points, asked), points, asked, bases)
 
 

@@ -157,7 +157,7 @@ def test_an_infeasible_start_is_balanced_group_by_group():
         (np.array([0, 1, -1, 0]), {}, "whole numbers from 0"),
         (np.array([0.0, 1, 1, 0]), {}, "of float64"),
         (np.array([0, 0, 1, 1]), {"sum_constraint": 1.0}, "sum_constraint=1.0: must be 0"),
-        (np.array([0, 0, 1, 1]), {"lo": np.array([-1, -1, 0.5, 0.0])}, "from 0.5 to 2.0 in group 1, must allow 0"),
+        (np.array([0, 0, 1, 1]), {"lo": np.array([-1, -1, 0.5, 0.0])}, "in group 1 ranges from 0.5 to 2.0; the range must contain 0"),
     ],
 )
 def test_groups_that_do_not_fit_are_refused(groups, options, message):

@@ -191,7 +191,7 @@ def test_the_way_is_chosen_by_the_drivers_memory_alone(tmp_path):
     # A little less gives smaller blocks of a sum on their way, which count; much less does not.
     passes = planned(needed // 2, cluster="local:2")
     assert passes["points"] == "by passes" == planned(needed // 2)["points"]
-    assert passes["distributed"][1:] == ["bases of the points and terms of the weights", "products for the components"]
+    assert passes["distributed"][1:] == ["bases of the points and quadratic program of the weights", "products for the components"]
     assert not any("all rows" in row["what"] or "sum of the kernels" in row["what"] for row in passes["driver_holds"])
     with pytest.raises(MemoryBoundExceeded, match=r"unsupervised-mkl: this process would hold .*fewer rows or kernels"):
         planned("100KiB")
