@@ -166,7 +166,7 @@ class ColoredMVU(_Embedding):
         Mean squared distance of neighbours; the upper bound of tr K^2 (if ``B`` is None, the default value); and tr K^2 as a fraction of
         this bound.
     worst_violation_
-        Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+        Structure preserving embedding: largest ``d_ik^2 - d_ij^2`` over all triples, in units of ``unit_``.
     C_
         Structure preserving embedding: value of ``C`` used, the cost of a violation.
     n_iter_, converged_, stop_reason_, history_
@@ -332,7 +332,7 @@ class MinimumVolumeEmbedding(_Embedding):
         Mean squared distance of neighbours; the upper bound of tr K^2 (if ``B`` is None, the default value); and tr K^2 as a fraction of
         this bound.
     worst_violation_
-        Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+        Structure preserving embedding: largest ``d_ik^2 - d_ij^2`` over all triples, in units of ``unit_``.
     C_
         Structure preserving embedding: value of ``C`` used, the cost of a violation.
     n_iter_, converged_, stop_reason_, history_
@@ -442,7 +442,7 @@ class StructurePreservingEmbedding(_Embedding):
         Mean squared distance of neighbours; the upper bound of tr K^2 (if ``B`` is None, the default value); and tr K^2 as a fraction of
         this bound.
     worst_violation_
-        Structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+        Structure preserving embedding: largest ``d_ik^2 - d_ij^2`` over all triples, in units of ``unit_``.
     C_
         Structure preserving embedding: value of ``C`` used, the cost of a violation.
     n_iter_, converged_, stop_reason_, history_

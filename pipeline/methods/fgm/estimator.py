@@ -676,10 +676,10 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
         Values of ``B`` to compare. ``None``: only ``B``. If the best model then uses more than half of ``max_rounds``, ``4 * B`` is
         compared, too, unless there are fewer than ``4 * B * max_rounds`` features, groups or pairs, or ``n_features_to_select`` is set.
     Cs : int or list of float, default=5
-        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
+        Values of ``C`` to compare. A number means that many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
         ``C="auto"`` on all rows (the mean over classes).
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
@@ -806,10 +806,10 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
         Values of ``B`` to compare. ``None``: only ``B``. If the best model then uses more than half of ``max_rounds``, ``4 * B`` is
         compared, too, unless there are fewer than ``4 * B * max_rounds`` features, groups or pairs, or ``n_features_to_select`` is set.
     Cs : int or list of float, default=5
-        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
+        Values of ``C`` to compare. A number means that many values, evenly spaced in the logarithm from 1/100 to 100 times the value of
         ``C="auto"`` on all rows (the mean over classes).
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None

@@ -554,10 +554,10 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
     Parameters
     ----------
     lams : int or list of float, default=10
-        Values of ``lam`` to compare. A number gives so many values, evenly spaced in the logarithm from ``lam_max``, the smallest that
+        Values of ``lam`` to compare. A number means that many values, evenly spaced in the logarithm from ``lam_max``, the smallest that
         selects nothing, to a thousandth of it; to a hundredth if there are more features than rows.
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
@@ -668,10 +668,10 @@ class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
     Parameters
     ----------
     lams : int or list of float, default=10
-        Values of ``lam`` to compare. A number gives so many values, evenly spaced in the logarithm from ``lam_max``, the smallest that
+        Values of ``lam`` to compare. A number means that many values, evenly spaced in the logarithm from ``lam_max``, the smallest that
         selects nothing, to a thousandth of it; to a hundredth if there are more features than rows.
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None

@@ -60,8 +60,8 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
     lam1 : float >= 0 or None, default=None
         Weight of the divergence. Default: half the largest alignment.
     lam2 : float >= 0 or None, default=None
-        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``. If there are fewer than 50 kernels, it leaves
-        fewer, but at least three.
+        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``. If fewer than 50 kernels have a positive
+        alignment, it leaves a fifth of them, but at least three.
     eta0 : float >= 0, default=0.0
         Centre of the divergence; must be positive with ``"kl"``.
     p_start : float >= 1, default=2.0
@@ -363,9 +363,9 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
     Parameters
     ----------
     Cs : int or list of float, default=(1.0, 10.0, 100.0)
-        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number means that many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None

@@ -327,9 +327,9 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
     vs : list of float or None, default=None
         Values of ``v`` to compare. ``None``: ``v`` alone.
     Cs : int or list of float, default=10
-        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number means that many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
@@ -437,9 +437,9 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
     vs : list of float or None, default=None
         Values of ``v`` to compare. ``None``: ``v`` alone.
     Cs : int or list of float, default=10
-        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/10 to 1000.
+        Values of ``C`` to compare. A number means that many values, evenly spaced in the logarithm from 1/10 to 1000.
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None

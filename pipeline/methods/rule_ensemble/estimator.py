@@ -351,9 +351,9 @@ class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
     rhos : list of float or None, default=None
         Values of ``rho`` to compare. ``None``: ``rho`` alone.
     Cs : int or list of float, default=5
-        Values of ``C`` to compare. A number gives so many values, evenly spaced in the logarithm from 1/30 to 30.
+        Values of ``C`` to compare. A number means that many values, evenly spaced in the logarithm from 1/30 to 30.
     cv : int, splitter, iterable or None, default=None
-        Folds. A number gives so many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
+        Folds. A number means that many random folds, drawn from ``random_state`` as in ``tune`` and stratified by class or task. A
         scikit-learn splitter receives tasks as its groups. An iterable yields pairs of indices, training and test. ``None``: 5 folds, or
         fewer if a class or task has fewer rows.
     scoring : str, callable, list of str, dict or None, default=None
