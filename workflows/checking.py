@@ -23,6 +23,10 @@ class ConfigError(ValueError):
     """A workflow file, a parameter or an option is invalid; every line of the message names the position of one problem."""
 
 
+class CheckFailed(Exception):
+    """A score does not meet the bound of a ``check`` step."""
+
+
 def choose(word: str, known: Iterable[str], what: str) -> str:
     """Return ``word`` if it is known. Raises ConfigError with the closest known name otherwise."""
     names = list(known)

@@ -146,6 +146,7 @@ _HELP = {
     Exit.CLUSTER_LOST: "run the same command again, it resumes at the last checkpoint",
     Exit.OUT_OF_SPACE: "free memory or disk, and run the same command again",
     Exit.DAMAGED: "`gramplane verify STORE` lists what is damaged",
+    Exit.UNMET: "keep the last good model, and compare data and report with those of its run",
     Exit.HELD: "wait for the other process, or end it",
 }
 """Remedies for errors whose message has none."""

@@ -14,6 +14,7 @@ class Exit(IntEnum):
     CLUSTER_LOST = 4
     OUT_OF_SPACE = 5
     DAMAGED = 6
+    UNMET = 7
     HELD = 99
     INTERRUPTED = 130
     PIPE_CLOSED = 141
@@ -28,6 +29,7 @@ MEANING: dict[Exit, str] = {
     Exit.CLUSTER_LOST: "cluster or object store lost or not reached; a valid checkpoint is left, run the same command again",
     Exit.OUT_OF_SPACE: "out of disk or memory; free some and run the same command again",
     Exit.DAMAGED: "a store is damaged: bytes differ from its manifest, or are gone",
+    Exit.UNMET: "a score is beyond the bound of a check step: the model is not good enough",
     Exit.HELD: "another process holds this run or store (Airflow reads 99 as skipped)",
     Exit.INTERRUPTED: "interrupted by SIGINT; the checkpoint of the last finished round stands",
     Exit.PIPE_CLOSED: "whoever read the output went away before it was written",
@@ -45,6 +47,7 @@ EXIT_CODES: dict[str, Exit] = {
     "gramplane.workflows.console:OutputClosed": Exit.PIPE_CLOSED,
     "gramplane.workflows.checking:ConfigError": Exit.USAGE,
     "gramplane.pipeline.runs.run:ConfigMismatch": Exit.USAGE,
+    "gramplane.workflows.checking:CheckFailed": Exit.UNMET,
     "builtins:ValueError": Exit.USAGE,
     "gramplane.storage.errors:StorageError": Exit.USAGE,
     "gramplane.storage.errors:UrlError": Exit.USAGE,

@@ -122,6 +122,7 @@ def default_run_id(read: Workflow) -> str:
     """
     settings = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
     spec = read.spec.model_dump(mode="json", exclude=settings)
+    spec["steps"] = [step for step in spec["steps"] if step["do"] != "check"]  # another bound is no reason to fit again
     sources = [source_mark(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
     grams = [gram_kernels(read, step) for step in read.spec.steps if isinstance(step, GramStep)]
     sources += [source_mark(path) for path in grams if isinstance(path, str) and names_file(path)]

@@ -5,6 +5,7 @@ Relative paths in a file are relative to the file's own folder, whatever the cur
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from ..pipeline.records.config import Scale
 from ..pipeline.records.names import nearest
@@ -35,6 +36,23 @@ File = Annotated[str, AfterValidator(partial(check_place, use="file", what="file
 Stream = Annotated[str, AfterValidator(partial(check_place, use="stream", what="stream"))]
 Folder = Annotated[str, AfterValidator(partial(check_place, use="folder", what="folder"))]
 Run = Annotated[str, AfterValidator(partial(check_place, use="run", what="runs"))]
+_SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_BOUND = re.compile(r"([<>]=?)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
+
+
+def _check_bound(value: object) -> str:
+    if not isinstance(value, str) or _BOUND.fullmatch(value) is None:
+        raise ValueError("must be <, <=, > or >= and a number, such as '> 0.8'")
+    return value
+
+
+def meets(score: float | None, bound: str) -> bool:
+    """Return whether a score meets a bound such as ``> 0.8``. A score that is not defined meets none."""
+    sign, number = _BOUND.fullmatch(bound).groups()  # pyright: ignore[reportOptionalMemberAccess] (checked when the file was read)
+    return score is not None and _SIGNS[sign](score, float(number))
+
+
+Bound = Annotated[str, BeforeValidator(_check_bound)] | None
 Form = Literal["auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta", "strings"]
 
 
@@ -192,6 +210,31 @@ class ScoreArgs(Closed):
     model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
 
 
+class CheckArgs(Closed):
+    """Arguments of ``do: check``: bounds of the scores of the score step that it needs. If one is not met, the command ends with code 7."""
+
+    accuracy: Bound = Field(None, description="share of rows predicted correctly, such as '> 0.8'")
+    balanced_accuracy: Bound = Field(None, description="mean over the classes of the share predicted correctly")
+    three_way_accuracy: Bound = Field(None, description="accuracy over both classes and the rows of neither (tri-class-svm)")
+    mean_accuracy: Bound = Field(None, description="mean accuracy over tasks")
+    auc: Bound = Field(None, description="area under the ROC curve, for two classes")
+    mean_auc: Bound = Field(None, description="mean area over tasks")
+    average_precision: Bound = Field(None, description="average precision, for two classes")
+    log_loss: Bound = Field(None, description="log-loss of the probabilities, such as '< 0.5'")
+    brier_score: Bound = Field(None, description="Brier score of the probabilities")
+    r2: Bound = Field(None, description="R2 of a regression")
+    mean_r2: Bound = Field(None, description="mean R2 over tasks")
+    median_r2: Bound = Field(None, description="median R2 over tasks")
+    rmse: Bound = Field(None, description="root mean squared error")
+    mae: Bound = Field(None, description="mean absolute error")
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> CheckArgs:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("check needs the bound of a score, such as {accuracy: '> 0.8'}")
+        return self
+
+
 class StabilityArgs(Closed):
     """Arguments of ``do: stability``: how often each feature is selected over resamples of the rows that a fit was made from (fgm)."""
 
@@ -261,6 +304,13 @@ class ScoreStep(_Step):
     args: ScoreArgs = Field(alias="with")
 
 
+class CheckStep(_Step):
+    """Fail if a score does not meet its bound."""
+
+    do: Literal["check"]
+    args: CheckArgs = Field(alias="with")
+
+
 class StabilityStep(_Step):
     """Measure how stable a selection is."""
 
@@ -283,7 +333,7 @@ class VerifyStep(_Step):
 
 
 Step = Annotated[
-    IngestStep | GramStep | FitStep | TuneStep | PredictStep | ScoreStep | StabilityStep | ReportStep | VerifyStep,
+    IngestStep | GramStep | FitStep | TuneStep | PredictStep | ScoreStep | CheckStep | StabilityStep | ReportStep | VerifyStep,
     Field(discriminator="do", description="one step"),
 ]
 USING = (PredictStep, ScoreStep, StabilityStep)  # steps that use one model
@@ -312,6 +362,10 @@ class WorkflowSpec(Closed):
         model = getattr(step.args, "model", None)
         named = getattr(step.args, "models", None) or ([model] if model else step.needs)
         return [name for name in named if name in fitted]
+
+    def score_steps(self, step: Step) -> list[str]:
+        """Return the ids of the score steps that ``step`` needs."""
+        return [other.id for other in self.steps if isinstance(other, ScoreStep) and other.id in step.needs]
 
     def step_store(self, step: Step) -> str | None:
         """Return the store or text of a step: its own or, if it has none, the workflow's."""
@@ -405,6 +459,8 @@ def _check_models(spec: WorkflowSpec, document: Document) -> None:
             raise ConfigError(f"{document.place(('steps', index))}: uses a model, but its needs list no fit or tune step; add one to needs")
         if isinstance(step, USING) and len(spec.model_steps(step)) > 1:
             raise ConfigError(f"{document.place(('steps', index))}: its needs list several fit or tune steps; choose one with 'model:'")
+        if isinstance(step, CheckStep) and len(spec.score_steps(step)) != 1:
+            raise ConfigError(f"{document.place(('steps', index))}: checks scores, so its needs must list one score step")
 
 
 def check_document(document: Document, allow_code: bool = False) -> Workflow:

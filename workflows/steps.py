@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,12 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..storage.places import is_local
+from .checking import CheckFailed
 from .commands.actions import answer_users, collect_extras, ingest_source, plan_source, require_path, tune_plan, user_questions
 from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
-from .console import Emit
+from .console import Emit, format_figure
 from .kernel_files import names_file
-from .schema import FitStep, GramStep, IngestStep, PredictStep, ReportStep, ScoreStep, StabilityStep, Step, TuneStep, VerifyStep, Workflow
+from .schema import (
+    CheckStep,
+    FitStep,
+    GramStep,
+    IngestStep,
+    PredictStep,
+    ReportStep,
+    ScoreStep,
+    StabilityStep,
+    Step,
+    TuneStep,
+    VerifyStep,
+    Workflow,
+    meets,
+)
 
 if TYPE_CHECKING:
     from ..pipeline.runs.run import RunOutcome
@@ -239,6 +255,26 @@ def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> Step
     return StepResult(told_figures(scores), _digest_paths(write_json(context.step_folder(step.id) / "score.json", scores)))
 
 
+def _scores_file(context: StepContext, step: CheckStep) -> Path:
+    return context.step_folder(*context.read.spec.score_steps(step)) / "score.json"
+
+
+def _check_inputs(context: StepContext, step: CheckStep) -> dict[str, str]:
+    return _digest_paths(_scores_file(context, step))
+
+
+def _check(context: StepContext, step: CheckStep) -> StepResult:
+    bounds, scores = step.args.model_dump(exclude_none=True), json.loads(_scores_file(context, step).read_bytes())
+    unmet = [
+        f"{name} is {format_figure(scores.get(name)) or 'not among the scores'}, but must be {bound}"
+        for name, bound in bounds.items()
+        if not meets(scores.get(name), bound)
+    ]
+    if unmet:
+        raise CheckFailed(", and ".join(unmet))
+    return StepResult({name: scores[name] for name in bounds}, {})
+
+
 def _stability_inputs(context: StepContext, step: StabilityStep) -> dict[str, str]:
     return _digest_paths(*(run / "model" for run in context.models(step)))
 
@@ -296,6 +332,7 @@ ACTIONS: dict[str, Action] = {
     "tune": Action(_fit_inputs, _tune),
     "predict": Action(_use_inputs, _predict),
     "score": Action(_use_inputs, _score),
+    "check": Action(_check_inputs, _check, has_plan=False),
     "stability": Action(_stability_inputs, _stability),
     "report": Action(_report_inputs, _report, has_plan=False),
     "verify": Action(_verify_inputs, _verify, has_plan=False),

@@ -180,7 +180,8 @@ axes.legend()
 # * **Exit 2**: fix the file or an option; ``gramplane run FILE --check`` names
 #   the line. **3**: the data. **4**: the cluster was lost; start again. **5**:
 #   disk or memory is full; make room and start again. **6**: a store is
-#   damaged. **99**: another process holds the run.
+#   damaged. **7**: a score does not meet its bound. **99**: another process
+#   holds the run.
 # * **Nothing happens with new data**: a source counts as new by its size and
 #   time. To replace a store, set ``overwrite: true`` in its step.
 # * **"of another configuration"**: the folder holds a run with other

@@ -61,7 +61,7 @@ def test_one_task_per_step_with_its_needs(airflow: types.ModuleType):
     assert dag.more == {"schedule": "@daily"}
     assert {name: task.upstream for name, task in dag.tasks.items()} == {
         "data": [], "test": ["data"], "select": ["data"], "score": ["select", "test"], "steady": ["select"],
-        "report": ["select", "score", "steady"],
+        "report": ["select", "score", "steady"], "good": ["score", "report"],
     }  # fmt: skip
 
 

@@ -194,7 +194,7 @@ def test_signals_are_128_and_their_number(number: int, code: int):
 
 
 def test_every_code_has_a_meaning():
-    assert set(MEANING) == set(Exit) == {0, 1, 2, 3, 4, 5, 6, 99, 130, 141, 143}
+    assert set(MEANING) == set(Exit) == {0, 1, 2, 3, 4, 5, 6, 7, 99, 130, 141, 143}
 
 
 @pytest.mark.parametrize(

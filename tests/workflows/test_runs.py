@@ -330,6 +330,23 @@ def test_a_failed_step_is_told_and_done_next_time(smoke: Path, capsys: pytest.Ca
     assert result(["run", smoke, "--run-id", "x"], capsys)["steps"] == STEPS
 
 
+def test_a_score_beyond_its_bound_ends_the_run_with_7(smoke: Path, capsys: pytest.CaptureFixture[str]):
+    text, bound = smoke.read_text(), '  - {id: good, do: check, needs: [score], with: {accuracy: "> 0.5", %s}}\n  - {id: predict,'
+
+    def run(more: str, code: int) -> dict:
+        smoke.write_text(text.replace("  - {id: predict,", bound % more))
+        return result(["run", smoke], capsys, code)
+
+    failed = run('auc: "< 0.5", r2: "> 0"', 7)
+    assert failed["error"] == f"step good of {smoke}:\nauc is 1, but must be < 0.5, and r2 is not among the scores, but must be > 0"
+    assert failed["kind"] == "CheckFailed" and not (smoke.parent / "smoke" / "predictions.csv").exists()
+    again = run('auc: "< 0.5", r2: "> 0"', 7)
+    passed = run('auc: ">= 0.5"', 0)
+    assert again["error"] == failed["error"] and passed["results"]["good"] == {"accuracy": 1.0, "auc": 1.0}
+    assert {passed["steps"][step] for step in ("data", "select", "score")} == {"already-done"}, "a new bound fits nothing again"
+    assert run('auc: ">= 0.5"', 0)["steps"]["good"] == "already-done"
+
+
 def test_a_held_step_is_99_and_the_others_go_on(smoke: Path, capsys: pytest.CaptureFixture[str]):
     from gramplane.storage.locks import file_lock
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gramplane.workflows.checking import ConfigError
-from gramplane.workflows.schema import STEPS, WorkflowSpec, check_document, read_workflow
+from gramplane.workflows.schema import STEPS, WorkflowSpec, check_document, meets, read_workflow
 from gramplane.workflows.yaml_source import parse_yaml
 from tests.support.places import ROOT
 
@@ -78,6 +78,36 @@ def test_what_is_wrong_is_told_with_line_and_nearest_name(old: str, new: str, to
     with pytest.raises(ConfigError) as caught:
         check(GOOD.replace(old, new, 1))
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("accuracy: '> 0.8'", "acuracy: '> 0.8'", "wf.yaml:9:50: steps[3].with.acuracy: unknown key 'acuracy'; did you mean 'accuracy'?"),
+        ("'> 0.8'", "'above 0.8'", "steps[3].with.accuracy: must be <, <=, > or >= and a number, such as '> 0.8', not 'above 0.8'"),
+        ("'> 0.8'", "0.8", "must be <, <=, > or >= and a number, such as '> 0.8', not 0.8"),
+        ("'> 0.8'", "'> nan'", "must be <, <=, > or >= and a number, such as '> 0.8', not '> nan'"),
+        ("{accuracy: '> 0.8'}", "{}", "wf.yaml:9:43: steps[3].with: check needs the bound of a score"),
+        ("[score]", "[select]", "wf.yaml:9:5: steps[3]: checks scores, so its needs must list one score step"),
+    ],
+)  # fmt: skip
+def test_bounds_and_names_of_scores_are_checked_with_the_file(old: str, new: str, told: str):
+    text = GOOD.replace("  - {id: report, do: report, needs: [select]}\n", "")
+    text += "  - {id: score, do: score, needs: [select], with: {store: t}}\n"
+    text += "  - {id: good, do: check, needs: [score], with: {accuracy: '> 0.8'}}\n"
+    check(text)
+    with pytest.raises(ConfigError) as caught:
+        check(text.replace(old, new, 1))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_met"),
+    [("> 0.5", False), (">=0.5", True), ("< 0.5", False), ("<= 5e-1", True), ("> .4", True), ("> -1", True), ("< +1.", True)],
+)
+def test_a_score_meets_a_bound(bound: str, is_met: bool):
+    assert meets(0.5, bound) is is_met
+    assert not meets(None, bound) and not meets(float("nan"), bound)
 
 
 @pytest.mark.parametrize(
