@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from ..arrays import FloatArray
+from .l1_lp import L1LpSet
 from .norm_sets import ElasticNetSet, LpBall, NonNegative
 
-__all__ = ["Domain", "ElasticNetSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
+__all__ = ["Domain", "ElasticNetSet", "L1LpSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
 
 
 class Domain(Protocol):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..jit import one_thread
-from .domains import Domain, ElasticNetSet, LpBall, Simplex
+from .domains import Domain, ElasticNetSet, L1LpSet, LpBall, Simplex
 from .reduced_gradient import ascend_cut_weights
 
 MASTER_TOL = 1e-9  # Gap of the lower bound, relative to the size of the cuts, at which the search ends.
@@ -81,8 +81,8 @@ class LowerBound:
 def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, tol: float = MASTER_TOL) -> LowerBound:
     """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights, until the gap is at most tol max_i |c_i|.
 
-    Over a simplex of kernel weights this is a linear program. Over an elastic-net set or a p-norm ball, compiled accelerated projected
-    gradients solve it with the closed form of sigma. They start at the cut weights ``warm``, padded with zeros for later cuts.
+    Over a simplex of kernel weights this is a linear program. Over a set with a curved boundary, compiled accelerated projected gradients
+    solve it with the maximiser of sigma. They start at the cut weights ``warm``, padded with zeros for later cuts.
     """
     t = len(cuts.c)
     start = np.full(t, 1.0 / t) if warm is None else Simplex().project(_with_later_cuts(warm, t, signed=True))
@@ -90,9 +90,10 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
         if (whole := _sums_to_one(domain)) is not None:
             return _solve_linear_program(cuts, domain, whole, start)
         elastic = isinstance(domain, ElasticNetSet)
-        shape = domain.v if elastic else domain.p  # type: ignore[union-attr]
+        v = 0.0 if isinstance(domain, LpBall) else domain.v  # type: ignore[union-attr]
+        p_norm = 2.0 if elastic else domain.p  # type: ignore[union-attr]
         S_t, max_gap = np.ascontiguousarray(cuts.S.T), tol * float(np.abs(cuts.c).max())
-        p, theta, steps = ascend_cut_weights(cuts.c, cuts.S, S_t, start, elastic, shape, max_gap, MAX_MASTER_STEPS)
+        p, theta, steps = ascend_cut_weights(cuts.c, cuts.S, S_t, start, elastic, v, p_norm, max_gap, MAX_MASTER_STEPS)
         return _certify(cuts, domain, p, theta, steps)
 
 
@@ -104,7 +105,9 @@ def _sums_to_one(domain: Domain) -> bool | None:
         return False if domain.v == 1 else None
     if isinstance(domain, LpBall):
         return False if domain.p == 1 else None
-    raise ValueError(f"domain={domain!r}: must be a Simplex, an ElasticNetSet or an LpBall")
+    if isinstance(domain, L1LpSet):
+        return None
+    raise ValueError(f"domain={domain!r}: must be a Simplex, an ElasticNetSet, an LpBall or an L1LpSet")
 
 
 def _with_later_cuts(warm: FloatArray, t: int, *, signed: bool) -> FloatArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from scipy.special import wrightomega
@@ -52,14 +52,14 @@ class ElasticNetSet:
         For v < 1 the maximiser is w_q = max(0, z s_q - v) / (2 (1 - v)), with z such that the constraint is tight. Without a positive entry
         the maximum is 0; a zero direction gives the start.
         """
-        return _with_support(direction, elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v), self)
+        return with_support(direction, elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; if all norms are zero, return the start.
 
         The solution satisfies 2 (1 - v) w^3 + v w^2 = kappa norms^2, with kappa such that the constraint is tight.
         """
-        norms, top = _scaled_norms(norms)
+        norms, top = scaled_norms(norms)
         if top == 0:
             return self.start(len(norms))
         a, v, square = 1.0 - self.v, self.v, norms * norms
@@ -68,25 +68,25 @@ class ElasticNetSet:
         equal = float(self.start(len(norms))[0])
 
         def weights(kappa: float) -> FloatArray:
-            return _cubic_roots(2.0 * a, v, kappa * square)
+            return even_roots(v, 2.0 * a, 1.5, kappa * square)
 
         # The root is between the kappa of equal norms and that of a single norm.
-        w = weights(_find_root(lambda kappa: self._excess(weights(kappa)), (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
+        w = weights(find_root(lambda kappa: self._excess(weights(kappa)), (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
         # Moved along its ray onto the boundary.
         linear = v * w.sum()
         return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * (a * float(w @ w)))))
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return the x in the set that minimises ``step <grad, x> + sum_q (x_q log(x_q / w_q) - x_q + w_q)``; zeros of w stay zero."""
-        a, v, log_free = 1.0 - self.v, self.v, _log_step(w, grad, step)
+        a, v, log_free = 1.0 - self.v, self.v, log_step(w, grad, step)
         if a == 0:
             return _normalised_exp(log_free)
 
         def at(eta: float) -> FloatArray:
             # x = u exp(-eta (v + 2 a x)) through Lambert's function of a logarithm, which cannot overflow.
-            return _damped_root(log_free - eta * v, 2.0 * a * eta)
+            return damped_root(log_free - eta * v, 2.0 * a * eta)
 
-        return _first_inside(at, lambda eta: self._excess(at(eta)), log_free)
+        return first_inside(at, lambda eta: self._excess(at(eta)), log_free)
 
     def _excess(self, x: FloatArray) -> float:
         return self.v * x.sum() + (1.0 - self.v) * (x @ x) - 1.0
@@ -121,9 +121,9 @@ class LpBall:
             return w
 
         def at(mu: float) -> FloatArray:
-            return _power_roots(w, mu, self.p - 1.0)
+            return power_roots(w, mu, self.p - 1.0)
 
-        mu = _find_root(lambda mu: _p_norm(at(mu), self.p) - 1.0, 0.0, _p_norm(w, self.p / (self.p - 1.0)))
+        mu = find_root(lambda mu: _p_norm(at(mu), self.p) - 1.0, 0.0, _p_norm(w, self.p / (self.p - 1.0)))
         return at(mu) / _p_norm(at(mu), self.p)
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
@@ -131,11 +131,11 @@ class LpBall:
 
         Special cases are as in :meth:`ElasticNetSet.support`.
         """
-        return _with_support(direction, power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p), self)
+        return with_support(direction, power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: scaled norms^(2 / (p + 1)). If all norms are zero, return the start."""
-        norms, top = _scaled_norms(norms)
+        norms, top = scaled_norms(norms)
         if top == 0:
             return self.start(len(norms))
         powers = norms ** (2.0 / (self.p + 1.0))
@@ -143,15 +143,15 @@ class LpBall:
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return the x in the set that minimises ``step <grad, x> + sum_q (x_q log(x_q / w_q) - x_q + w_q)``; zeros of w stay zero."""
-        log_free, r = _log_step(w, grad, step), self.p - 1.0
+        log_free, r = log_step(w, grad, step), self.p - 1.0
         if r == 0:
             return _normalised_exp(log_free)
 
         def at(eta: float) -> FloatArray:
             # t = x^(p - 1) solves t = u^(p - 1) exp(-eta p (p - 1) t).
-            return _damped_root(r * log_free, eta * self.p * r) ** (1.0 / r)
+            return damped_root(r * log_free, eta * self.p * r) ** (1.0 / r)
 
-        return _first_inside(at, lambda eta: _p_norm(at(eta), self.p) - 1.0, log_free)
+        return first_inside(at, lambda eta: _p_norm(at(eta), self.p) - 1.0, log_free)
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,17 @@ class NonNegative:
         best = float(direction.max())
         if best <= 0:
             return 0.0, np.zeros(len(direction))
-        return math.inf, _shared_top(direction, best)
+        return math.inf, shared_top(direction, best)
 
 
-def _with_support(direction: FloatArray, best: FloatArray, domain: ElasticNetSet | LpBall) -> tuple[float, FloatArray]:
+class HasStart(Protocol):
+    """A set with a point in its middle."""
+
+    def start(self, n: int) -> FloatArray: ...
+
+
+def with_support(direction: FloatArray, best: FloatArray, domain: HasStart) -> tuple[float, FloatArray]:
+    """Return the value of the maximiser ``best`` and ``best`` itself, or the start if no direction is better than another."""
     if not np.any(direction):
         return 0.0, domain.start(len(direction))
     # Only non-negative entries have weights, so no product is negative.
@@ -225,7 +232,7 @@ def _sort_descending(s: FloatArray) -> FloatArray:
 
 
 @compiled(deferred=True)
-def _shared_top(s: FloatArray, top: float) -> FloatArray:
+def shared_top(s: FloatArray, top: float) -> FloatArray:
     """Return equal weights with sum one on the entries equal to the maximum."""
     best, count = np.zeros(s.size), 0
     for q in range(s.size):
@@ -247,7 +254,7 @@ def elastic_response(s: FloatArray, v: float) -> FloatArray:
     if top <= 0.0:
         return np.zeros(s.size)
     if v == 1.0:
-        return _shared_top(s, top)
+        return shared_top(s, top)
     ordered = _sort_descending(s)
     square, z = 0.0, 0.0
     for m in range(s.size):
@@ -279,7 +286,7 @@ def power_response(s: FloatArray, p: float) -> FloatArray:
     if top <= 0.0:
         return np.zeros(s.size)
     if p == 1.0:
-        return _shared_top(s, top)
+        return shared_top(s, top)
     best, total = np.zeros(s.size), 0.0
     for q in range(s.size):
         best[q] = max(s[q] / top, 0.0) ** (1.0 / (p - 1.0))
@@ -326,7 +333,7 @@ def _p_norm(w: FloatArray, p: float) -> float:
     return top * float(np.sum((w / top) ** p)) ** (1.0 / p) if top > 0 else 0.0
 
 
-def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
+def scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
     """Return the norms divided by the largest norm, and the largest norm."""
     values = np.asarray(norms, dtype=np.float64)
     if not (np.isfinite(values).all() and (values >= 0).all()):
@@ -335,7 +342,7 @@ def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
     return (values / top if top > 0 else values), top
 
 
-def _find_root(excess: Callable[[float], float], low: float, high: float) -> float:
+def find_root(excess: Callable[[float], float], low: float, high: float) -> float:
     """Return the root of a monotone function; with round-off it may be an end of the interval."""
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import brentq
@@ -346,7 +353,7 @@ def _find_root(excess: Callable[[float], float], low: float, high: float) -> flo
     return float(cast("float", brentq(excess, low, high, **ROOT_OPTIONS)))
 
 
-def _first_inside(at: Callable[[float], FloatArray], excess: Callable[[float], float], log_free: FloatArray) -> FloatArray:
+def first_inside(at: Callable[[float], FloatArray], excess: Callable[[float], float], log_free: FloatArray) -> FloatArray:
     """Return at(eta) for the smallest eta >= 0 at which the decreasing function ``excess`` is not positive; at(0) = exp(log_free)."""
     # No set contains a weight above one, and at(0) could overflow there.
     if log_free.max() <= 0 and excess(0.0) <= 0:
@@ -357,15 +364,16 @@ def _first_inside(at: Callable[[float], FloatArray], excess: Callable[[float], f
     low = 0.5 * high
     while excess(low) <= 0:
         low, high = 0.5 * low, low
-    return at(_find_root(excess, low, high))
+    return at(find_root(excess, low, high))
 
 
-def _log_step(w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
+def log_step(w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
+    """Return the logarithm of w exp(-step grad); that of zero is minus infinity."""
     with np.errstate(divide="ignore"):
         return np.where(w > 0, np.log(w) - step * grad, -np.inf)
 
 
-def _damped_root(log_u: FloatArray, rate: float) -> FloatArray:
+def damped_root(log_u: FloatArray, rate: float) -> FloatArray:
     """Return the root x of x = u exp(-rate x), given log u."""
     return wrightomega(log_u + math.log(rate)) / rate if rate > 0 else np.exp(log_u)
 
@@ -378,7 +386,7 @@ def _normalised_exp(log_free: FloatArray) -> FloatArray:
 
 
 @compiled
-def _convex_root(a: float, b: float, r: float, w: float) -> float:
+def convex_root(a: float, b: float, r: float, w: float) -> float:
     """Return the root of a x + b x^r = w for a, b, w >= 0 and r >= 1, by Newton steps from above."""
     if w <= 0.0:
         return 0.0
@@ -397,18 +405,18 @@ def _convex_root(a: float, b: float, r: float, w: float) -> float:
 
 
 @compiled
-def _cubic_roots(a: float, b: float, w: FloatArray) -> FloatArray:
-    """Return the positive roots of a x^3 + b x^2 = w. With y = x^2 the equation is b y + a y^(3/2) = w."""
+def even_roots(a: float, b: float, r: float, w: FloatArray) -> FloatArray:
+    """Return the positive roots of a x^2 + b x^(2 r) = w for r >= 1, which are convex in x^2."""
     roots = np.empty(w.size)
     for k in range(w.size):
-        roots[k] = math.sqrt(_convex_root(b, a, 1.5, w[k]))
+        roots[k] = math.sqrt(convex_root(a, b, r, w[k]))
     return roots
 
 
 @compiled
-def _power_roots(w: FloatArray, mu: float, r: float) -> FloatArray:
+def power_roots(w: FloatArray, mu: float, r: float) -> FloatArray:
     """Return the roots of x + mu x^r = w. For r < 1 the unknown is y = x^r, so that the function stays convex."""
     roots = np.empty(w.size)
     for k in range(w.size):
-        roots[k] = _convex_root(1.0, mu, r, w[k]) if r >= 1.0 else _convex_root(mu, 1.0, 1.0 / r, w[k]) ** (1.0 / r)
+        roots[k] = convex_root(1.0, mu, r, w[k]) if r >= 1.0 else convex_root(mu, 1.0, 1.0 / r, w[k]) ** (1.0 / r)
     return roots

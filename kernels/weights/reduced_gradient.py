@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..jit import compiled
+from .l1_lp import l1_lp_response
 from .norm_sets import elastic_response, greatest_entry, power_response, project_elastic
 
 ROUND_OFF = 1e-14  # Relative changes of J below this are round-off.
@@ -138,8 +139,10 @@ def multiply(matrix: FloatArray, x: FloatArray) -> FloatArray:
 
 
 @compiled(deferred=True)
-def _support_point(s: FloatArray, elastic: bool, shape: float) -> FloatArray:
-    return elastic_response(s, shape) if elastic else power_response(s, shape)
+def _support_point(s: FloatArray, elastic: bool, v: float, p: float) -> FloatArray:
+    if elastic:
+        return elastic_response(s, v)
+    return l1_lp_response(s, v, p) if v > 0.0 else power_response(s, p)
 
 
 @compiled(deferred=True)
@@ -155,13 +158,13 @@ def _project_simplex(w: FloatArray) -> FloatArray:
 
 @compiled(deferred=True)
 def ascend_cut_weights(
-    c: FloatArray, S: FloatArray, S_t: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
+    c: FloatArray, S: FloatArray, S_t: FloatArray, p: FloatArray, elastic: bool, v: float, p_norm: float, tol: float, max_iter: int
 ) -> tuple[FloatArray, FloatArray, int]:
     """Maximise c'p - 1/2 sigma(S'p) over the simplex by accelerated projected gradients with restarts.
 
-    sigma is the support function of an elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1); ``S_t`` is S'. Step lengths come
-    from backtracking, and the momentum restarts whenever it points downhill. Returns the best weights, the response with the lowest maximum
-    cut, and the number of steps.
+    sigma is the support function of an elastic-net set (``elastic``, v < 1), a p-norm ball (v = 0), or an L1LpSet; ``S_t`` is S'. Step
+    lengths come from backtracking, and the momentum restarts whenever it points downhill. Returns the best weights, the response with the
+    lowest maximum cut, and the number of steps.
     """
     ones, start = np.ones(p.size), add_scaled(p, 0.0, p)
     q, ahead, momentum, step = start, start, 1.0, -1.0
@@ -169,7 +172,7 @@ def ascend_cut_weights(
     best_p, best_theta = start, np.zeros(S.shape[1])
     for steps in range(max_iter + 1):
         # At `ahead`: value, gradient and both sides of the certificate.
-        theta = _support_point(multiply(S_t, ahead), elastic, shape)
+        theta = _support_point(multiply(S_t, ahead), elastic, v, p_norm)
         slope = add_scaled(c, -0.5, multiply(S, theta))
         value = inner_product(ahead, slope)
         if value > best and _is_inside(ahead):
@@ -186,7 +189,7 @@ def ascend_cut_weights(
         while True:
             trial = _project_simplex(add_scaled(ahead, step, centred))
             move = add_scaled(trial, -1.0, ahead)
-            response = _support_point(multiply(S_t, trial), elastic, shape)
+            response = _support_point(multiply(S_t, trial), elastic, v, p_norm)
             reached = inner_product(trial, add_scaled(c, -0.5, multiply(S, response)))
             # A concave function with curvature 1/step lies above this parabola.
             bound = value + inner_product(slope, move) - 0.5 / step * inner_product(move, move)

@@ -193,10 +193,10 @@ def kernel_cases():
     tasks = {**mkl, "tol": 1e-2}
     one = told.signs(LABELS)
     each = [np.where(label == THREE, 1.0, -1.0) for label in "abc"]
-    for constraint in ("elastic_net", "simplex"):
-        given = {**mkl, "constraint": constraint}
+    for options in ({"constraint": "elastic_net"}, {"constraint": "simplex"}, {"constraint": "l1_lp", "p": 3.0}):
+        given = {**mkl, **options}
         yield Case(
-            f"MKLClassifier-{constraint}",
+            f"MKLClassifier-{options['constraint']}",
             lambda given=given: api.MKLClassifier(**given, scale=None).fit(X, LABELS),
             lambda model: told.mkl(model, K, [one], "hinge"),
             CLOSE,

@@ -50,6 +50,7 @@ print(" ".join(sorted(met)))
 FITS = {
     "MKLClassifier().fit(X, y)": {"ascend_cut_weights", "elastic_response", "_minimise"},
     'MKLRegressor(constraint="lp", p=1.5).fit(X, X[:, 0])': {"power_response"},
+    'MKLRegressor(constraint="l1_lp", p=3.0).fit(X, X[:, 0])': {"l1_lp_response"},
     "KTASelectionPath().fit(X, y)": {"align_few_valued", "_align_many_valued"},
     "LatentTaskMKLClassifier().fit(X, y, task)": {"_branch_and_bound", "move_pairs_in_groups", "log_sums"},
     "FGMClassifier(B=2, max_rounds=3).fit(X, y)": {"penalty_along", "group_lengths", "fill_hessian", "changed_rows"},

@@ -28,9 +28,11 @@ class MKLConfig(GramConfig):
     fold_tols = {"tol": 1e-2}
 
     kernels: MachineKernels = None
-    constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field("elastic_net", description="constraint on the kernel weights")
-    v: Unit = Field(0.5, description="elastic net: 1 selects few kernels, 0 keeps all of them")
-    p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp: ||theta||_p <= 1")
+    constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = Field(
+        "elastic_net", description="constraint on the kernel weights"
+    )
+    v: Unit = Field(0.5, description="elastic_net, l1_lp: 1 selects few kernels, 0 keeps all")
+    p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp, l1_lp: exponent of the weights in the constraint")
     C: Positive = Field(1.0, description="inverse regularisation strength, as in scikit-learn's SVC")
     solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = Field(
         "auto",
@@ -65,4 +67,6 @@ class MKLConfig(GramConfig):
     @property
     def on_simplex(self) -> bool:
         """True if the weights lie on a simplex."""
-        return {"elastic_net": self.v == 1, "lp": self.p == 1}.get(self.constraint, self.constraint == "simplex")
+        return {"elastic_net": self.v == 1, "lp": self.p == 1, "l1_lp": self.v == 1 or self.p == 1}.get(
+            self.constraint, self.constraint == "simplex"
+        )

@@ -48,12 +48,12 @@ class MKLClassifier(_MKL, Classifier):
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
         ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
         single feature); else up to ten kernels on all features, with widths around the median distance.
-    constraint : {"elastic_net", "simplex", "l2", "lp"}, default='elastic_net'
-        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0) or ``"lp"``.
+    constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp"}, default='elastic_net'
+        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, or ``"l1_lp"``.
     v : float >= 0 and <= 1, default=0.5
         Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1. v = 1 selects few kernels, v = 0 keeps all of them.
     p : float >= 1, default=2.0
-        With ``constraint="lp"``: ||theta||_p <= 1.
+        With ``constraint="lp"``: ||theta||_p <= 1. With ``constraint="l1_lp"``: v sum_q theta_q + (1 - v) sum_q theta_q^p <= 1.
     C : float > 0, default=1.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
@@ -133,7 +133,7 @@ class MKLClassifier(_MKL, Classifier):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
         v: float = 0.5,
         p: float = 2.0,
         C: float = 1.0,
@@ -189,12 +189,12 @@ class MKLRegressor(_MKL, Regressor):
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
         ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
         single feature); else up to ten kernels on all features, with widths around the median distance.
-    constraint : {"elastic_net", "simplex", "l2", "lp"}, default='elastic_net'
-        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0) or ``"lp"``.
+    constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp"}, default='elastic_net'
+        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, or ``"l1_lp"``.
     v : float >= 0 and <= 1, default=0.5
         Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1. v = 1 selects few kernels, v = 0 keeps all of them.
     p : float >= 1, default=2.0
-        With ``constraint="lp"``: ||theta||_p <= 1.
+        With ``constraint="lp"``: ||theta||_p <= 1. With ``constraint="l1_lp"``: v sum_q theta_q + (1 - v) sum_q theta_q^p <= 1.
     C : float > 0, default=1.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
@@ -269,7 +269,7 @@ class MKLRegressor(_MKL, Regressor):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
         v: float = 0.5,
         p: float = 2.0,
         C: float = 1.0,
@@ -373,7 +373,7 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
         v: float = 0.5,
         vs: int | Sequence[float] | None = None,
         p: float = 2.0,
@@ -483,7 +483,7 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
         v: float = 0.5,
         vs: int | Sequence[float] | None = None,
         p: float = 2.0,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.dual import DualProblem
-from ....kernels.weights.domains import ElasticNetSet, LpBall, NormDomain
+from ....kernels.weights.domains import ElasticNetSet, L1LpSet, LpBall, NormDomain
 from ....storage import DataError
 from ...core.memory import driver_plan
 from ...core.resources import Resources
@@ -70,8 +70,12 @@ class MKLState:
 
 def weight_set(config: MKLConfig) -> NormDomain:
     """Return the constraint set of the weights."""
-    if config.constraint == "lp":
+    if config.constraint == "lp" or (config.constraint == "l1_lp" and config.v == 0):
         return LpBall(config.p)
+    if config.constraint == "l1_lp":
+        # An elastic net where it is one: its maximisers are closed forms, and second-order steps know it.
+        is_elastic = config.on_simplex or config.p == 2
+        return ElasticNetSet(1.0 if config.on_simplex else config.v) if is_elastic else L1LpSet(config.v, config.p)
     return ElasticNetSet({"elastic_net": config.v, "simplex": 1.0, "l2": 0.0}[config.constraint])
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gramplane.kernels.weights.domains import ElasticNetSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.domains import ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
 
 NUMBERS = st.lists(st.floats(-50, 50), min_size=1, max_size=7).map(np.array)
 
@@ -17,7 +17,9 @@ def by_slsqp(value, n):
     return minimize(value, start, bounds=[(1e-12, 1)] * n, constraints=[total], method="SLSQP", options={"ftol": 1e-14, "maxiter": 500}).x
 
 
-@pytest.mark.parametrize("domain", [Simplex(), ElasticNetSet(1.0), ElasticNetSet(), LpBall(), LpBall(1.5), NonNegative()], ids=str)
+@pytest.mark.parametrize(
+    "domain", [Simplex(), ElasticNetSet(1.0), ElasticNetSet(), LpBall(), LpBall(1.5), L1LpSet(0.3, 1.5), NonNegative()], ids=str
+)
 def test_results_lie_in_the_set(domain):
     rng = np.random.default_rng(0)
     for n in (1, 2, 9):

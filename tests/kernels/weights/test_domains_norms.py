@@ -8,9 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gramplane.kernels.weights.domains import ElasticNetSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.domains import ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
 
-BOUNDED = [ElasticNetSet(v) for v in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)]
+BOUNDED = [
+    *(ElasticNetSet(v) for v in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)),
+    *(LpBall(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)),
+    *(L1LpSet(v, p) for v, p in ((0.1, 3.0), (0.5, 1.1), (0.5, 8.0), (0.9, 1.5), (0.99, 4.0))),
+]
 NAMES = [str(domain) for domain in BOUNDED]
 NUMBERS = st.lists(st.floats(-50, 50), min_size=1, max_size=7).map(np.array)
 every = pytest.mark.parametrize("domain", BOUNDED, ids=NAMES)
@@ -20,7 +24,8 @@ def inside(domain):
     """The set written out, as a constraint of SLSQP."""
     if isinstance(domain, ElasticNetSet):
         return {"type": "ineq", "fun": lambda w: 1 - domain.v * np.sum(w) - (1 - domain.v) * np.sum(w**2)}
-    return {"type": "ineq", "fun": lambda w: 1 - np.sum(np.maximum(w, 0) ** domain.p)}
+    v = domain.v if isinstance(domain, L1LpSet) else 0.0
+    return {"type": "ineq", "fun": lambda w: 1 - v * np.sum(w) - (1 - v) * np.sum(np.maximum(w, 0) ** domain.p)}
 
 
 def by_slsqp(value, domain, n, least=0.0):
@@ -194,6 +199,17 @@ def test_special_cases_are_the_same_sets():
             np.testing.assert_allclose(ElasticNetSet(v).mirror(w, s, 1.3), LpBall(p).mirror(w, s, 1.3), atol=1e-12)
 
 
+@pytest.mark.parametrize("v", [0.1, 0.5, 0.9])
+def test_the_square_gives_the_elastic_net_and_no_1_norm_the_ball(v):
+    rng, pairs = np.random.default_rng(7), ((L1LpSet(v, 2.0), ElasticNetSet(v)), (L1LpSet(1e-13, 1.0 + v), LpBall(1.0 + v)))
+    for found, known in pairs:
+        for s in rng.normal(size=(5, 6)):
+            np.testing.assert_allclose(found.project(s), known.project(s), atol=1e-11)
+            np.testing.assert_allclose(found.support(s)[1], known.support(s)[1], atol=1e-11)
+            np.testing.assert_allclose(found.weights_from_norms(np.abs(s)), known.weights_from_norms(np.abs(s)), atol=1e-11)
+            np.testing.assert_allclose(found.mirror(known.start(6), s, 1.3), known.mirror(known.start(6), s, 1.3), atol=1e-11)
+
+
 def test_the_set_grows_as_v_falls():
     s = np.random.default_rng(6).uniform(size=20)
     values = [ElasticNetSet(v).support(s)[0] for v in np.linspace(0, 1, 11)]
@@ -235,6 +251,8 @@ def test_the_simplex_takes_norms():
         (lambda: ElasticNetSet(math.nan), "v=nan"),
         (lambda: LpBall(0.5), r"p=0\.5: must be at least 1"),
         (lambda: LpBall(math.inf), "p=inf"),
+        (lambda: L1LpSet(1.0, 2.0), r"v=1\.0: must lie between 0 and 1, both excluded"),
+        (lambda: L1LpSet(0.5, 1.0), r"p=1\.0: must be above 1"),
         (lambda: LpBall(2.0).weights_from_norms(np.array([-1.0, 1.0])), "norms: must be finite and not negative"),
         (lambda: ElasticNetSet(0.5).weights_from_norms(np.array([np.nan, 1.0])), "norms"),
     ],

@@ -127,6 +127,26 @@ def machine(problem, theta):
     return -found.fun, alpha, np.einsum("i,qij,j->q", alpha, signed, alpha)
 
 
+def weights_optimum(problem, inside, most=1.0):
+    """min over the set of J(theta), by SLSQP on values and gradients of `machine`; ``inside`` is the set's constraint. Value and theta."""
+
+    def value(theta):
+        found, _, s = machine(problem, theta)
+        return found, -0.5 * s
+
+    n = len(problem.features)
+    found = minimize(
+        value,
+        np.full(n, 0.3 / n),
+        jac=True,
+        bounds=[(0, most)] * n,
+        constraints=[{"type": "ineq", "fun": inside}],
+        method="SLSQP",
+        options={"maxiter": 60, "ftol": 1e-9},
+    )
+    return found.fun, found.x
+
+
 def lowest_height(c, S, inside, n):
     """min over the set of max_i c_i - 1/2 <s^i, theta>, by SLSQP with an epigraph variable; ``inside`` is the set's constraint."""
     cuts = {"type": "ineq", "fun": lambda x: x[n] - c + 0.5 * S @ x[:n], "jac": lambda x: np.hstack([0.5 * S, np.ones((len(c), 1))])}
