@@ -222,8 +222,8 @@ class Groups(NamedTuple):
 
     * ``members``, ``starts``: group g holds ``members[starts[g]:starts[g + 1]]``; if ``members`` is empty, group g holds the features
       ``starts[g]:starts[g + 1]``.
-    * ``owner``: the int32 group of each feature. It is empty if all groups have one size and are contiguous; the group of feature j is
-      then ``j * magic >> 32``.
+    * ``owner``: the int32 group of each feature. It is empty if all groups have one size and equal weights and are contiguous; the group
+      of feature j is then ``j * magic >> 32``.
     * ``feature_starts``, ``feature_groups``: the groups of each feature if groups overlap, else empty.
     * ``cost``, ``inner``: the thresholds ``k_g = lam kappa_g`` and ``tau_g = lam r_g``, float64 ``(n_groups,)`` each.
     * ``single``: the threshold of a feature alone; if all groups have equal weights (``even``), their common ``k_g + tau_g``.
@@ -258,7 +258,7 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
     if even and penalty.n_groups == d:
         zero = np.zeros(0)
         return Groups(np.zeros(1, np.int64), none, owner, 0, none.copy(), none.copy(), zero, zero.copy(), single, True, single)
-    if contiguous and (sizes == sizes[0]).all() and d * int(sizes[0]) < 1 << 32:
+    if even and contiguous and (sizes == sizes[0]).all() and d * int(sizes[0]) < 1 << 32:
         # j // size for all j < d by one product: the error of the factor stays below one part of size.
         magic = (1 << 32) // int(sizes[0]) + 1
     else:

@@ -34,6 +34,7 @@ class GroupLassoConfig(MethodConfig):
     )
     gamma: Positive = Field(1.0, description="streams: weight of the proximity term, or step size")
     r: NonNegative | list[NonNegative] = Field(1.0, description="sgl, egl: share of the l1 norm within groups")
+    group_weight: list[Positive] | None = Field(None, description="weight of each group; none: root of its size")
     rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term")
     algorithm: Literal["auto", "da", "fobos", "fista"] = Field(
         "auto",

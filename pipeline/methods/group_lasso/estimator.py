@@ -196,6 +196,9 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
     r : float >= 0 or list of float >= 0, default=1.0
         With ``"sgl"`` and ``"egl"``: weight of the l1 norm within groups: lam r_g ||w_g||_1 is added to the penalty. One number, or one per
         group.
+    group_weight : array of float > 0 or None, default=None
+        Weight of each group in the penalty, one number per group, in place of sqrt(d_g): ascending by label, or in the order of the list of
+        groups or edges (then the features without an edge). Without groups, and with ``"l1"``, one number per feature.
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
@@ -289,6 +292,7 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
         gamma: float = 1.0,
         groups: Any = None,
         r: float | list[float] = 1.0,
+        group_weight: Sequence[float] | np.ndarray | None = None,
         rho: float = 0.0,
         algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
         epochs: int = 1,
@@ -313,6 +317,7 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
         self.gamma = gamma
         self.groups = groups
         self.r = r
+        self.group_weight = group_weight
         self.rho = rho
         self.algorithm = algorithm
         self.epochs = epochs
@@ -380,6 +385,9 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
     r : float >= 0 or list of float >= 0, default=1.0
         With ``"sgl"`` and ``"egl"``: weight of the l1 norm within groups: lam r_g ||w_g||_1 is added to the penalty. One number, or one per
         group.
+    group_weight : array of float > 0 or None, default=None
+        Weight of each group in the penalty, one number per group, in place of sqrt(d_g): ascending by label, or in the order of the list of
+        groups or edges (then the features without an edge). Without groups, and with ``"l1"``, one number per feature.
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
@@ -466,6 +474,7 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
         gamma: float = 1.0,
         groups: Any = None,
         r: float | list[float] = 1.0,
+        group_weight: Sequence[float] | np.ndarray | None = None,
         rho: float = 0.0,
         algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
         epochs: int = 1,
@@ -488,6 +497,7 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
         self.gamma = gamma
         self.groups = groups
         self.r = r
+        self.group_weight = group_weight
         self.rho = rho
         self.algorithm = algorithm
         self.epochs = epochs
@@ -606,6 +616,7 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
         gamma: float = 1.0,
         groups: Any = None,
         r: float | list[float] = 1.0,
+        group_weight: Sequence[float] | np.ndarray | None = None,
         rho: float = 0.0,
         algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
         epochs: int = 1,
@@ -635,6 +646,7 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
         self.gamma = gamma
         self.groups = groups
         self.r = r
+        self.group_weight = group_weight
         self.rho = rho
         self.algorithm = algorithm
         self.epochs = epochs
@@ -719,6 +731,7 @@ class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
         gamma: float = 1.0,
         groups: Any = None,
         r: float | list[float] = 1.0,
+        group_weight: Sequence[float] | np.ndarray | None = None,
         rho: float = 0.0,
         algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
         epochs: int = 1,
@@ -746,6 +759,7 @@ class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
         self.gamma = gamma
         self.groups = groups
         self.r = r
+        self.group_weight = group_weight
         self.rho = rho
         self.algorithm = algorithm
         self.epochs = epochs

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from ....kernels.features.groups import build_groups
-from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, neighbours, single_features
+from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, neighbours
 from ....storage.errors import UserData
 from ...core.resources import RunContext
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
@@ -58,30 +58,30 @@ def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> ClassLo
 
 def build_penalty(config: GroupLassoConfig, n_features: int, groups: UserData) -> tuple[GroupPenalty, np.ndarray]:
     """Return the penalty without its factor ``lam``, and the label of every group; without groups, every feature is its own group."""
-    shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
-    if config.penalty == "l1" or (groups is None and shares.ndim == 0):
-        return single_features(n_features, 1.0, float(shares) if config.penalty != "l1" else 0.0), np.arange(n_features)
-    if isinstance(groups, Edges):
+    shares: object = 0.0 if config.penalty in ("gl", "l1") else config.r
+    labels: np.ndarray = np.arange(n_features)
+    if config.penalty == "l1" or groups is None:
+        indptr, members = np.arange(n_features + 1), labels
+    elif isinstance(groups, Edges):
         indptr, members = edge_groups(groups.pairs, n_features)
-        sizes = np.diff(indptr)
-        _check_shares(shares, len(sizes))
-        return GroupPenalty(indptr, members, np.sqrt(sizes), np.broadcast_to(shares, len(sizes)).copy(), n_features), np.arange(len(sizes))
-    starts = neighbours(groups, n_features)
-    if starts is not None:
+        labels = np.arange(len(indptr) - 1)
+    elif (starts := neighbours(groups, n_features)) is not None:
         # Groups of neighbours are known by where they begin; the index of a million features would cost as much as a pass over rows.
-        sizes = np.diff(starts)
-        _check_shares(shares, len(sizes))
-        inner = np.broadcast_to(shares, len(sizes)).copy()
-        labels = np.asarray(groups)[starts[:-1]].astype(np.int64)
-        return GroupPenalty(starts, np.arange(n_features), np.sqrt(sizes), inner, n_features), labels
-    index = build_groups(np.arange(n_features) if groups is None else groups, n_features, "none")
-    covered = np.diff(index.feature_indptr) > 0
-    if not covered.all():
-        raise ValueError(f"groups: feature {int(np.argmin(covered))} is in no group; a group lasso needs a group for every feature")
-    _check_shares(shares, index.n_groups)
-    return group_penalty(index, np.sqrt(index.sizes), shares), index.labels
+        indptr, members, labels = starts, labels, np.asarray(groups)[starts[:-1]].astype(np.int64)
+    else:
+        index = build_groups(groups, n_features, "none")
+        covered = np.diff(index.feature_indptr) > 0
+        if not covered.all():
+            raise ValueError(f"groups: feature {int(np.argmin(covered))} is in no group; a group lasso needs a group for every feature")
+        indptr, members, labels = index.indptr, index.members, index.labels
+    inner = _per_group("r", "one number, or ", shares, len(labels))
+    kappa = np.sqrt(np.diff(indptr)) if config.group_weight is None else _per_group("group_weight", "", config.group_weight, len(labels))
+    return GroupPenalty(indptr, members, kappa, inner, n_features), labels
 
 
-def _check_shares(shares: np.ndarray, n_groups: int) -> None:
-    if shares.ndim and len(shares) != n_groups:
-        raise ValueError(f"r has {len(shares)} entries; it must be one number, or one number for each of the {n_groups} groups")
+def _per_group(name: str, or_else: str, given: object, n_groups: int) -> np.ndarray:
+    """Return a parameter with one number for each group."""
+    values = np.asarray(given, np.float64)
+    if values.ndim and len(values) != n_groups:
+        raise ValueError(f"{name} has {len(values)} entries; it must be {or_else}one number for each of the {n_groups} groups")
+    return np.broadcast_to(values, n_groups).copy()
