@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .opening import executor_for_client as executor_for_client
     from .opening import open_executor as open_executor
     from .opening import share_local_clusters as share_local_clusters
+    from .opening import warn_of_unused_client as warn_of_unused_client
+    from .opening import watch_clusters as watch_clusters
     from .program import BlockProgram as BlockProgram
     from .program import Plan as Plan
     from .program import combine_tree as combine_tree
@@ -46,7 +48,7 @@ _NAMES = {
     "PlaintextRefused PreflightFailed Stalled TaskFailed VersionMismatch WorkerDiskFull WorkersKilled bytes_text",
     "events": "LogSink MemorySink Sink tee",
     "executor": "Executor",
-    "opening": "executor_for_client open_executor share_local_clusters",
+    "opening": "executor_for_client open_executor share_local_clusters warn_of_unused_client watch_clusters",
     "program": "BlockProgram Plan combine_tree plan",
     "security": "TLSFiles make_certificates",
 }

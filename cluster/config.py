@@ -65,6 +65,9 @@ class ClusterConfig:
     tls: TLSFiles | None = None  # None: those of the environment or of Dask's configuration
     allow_plaintext: bool = False  # whether an unencrypted connection may leave this machine
     limits: Limits = field(default_factory=Limits)
+    dashboard: bool = False  # whether to show the address of Dask's dashboard, and to start one on this computer
+    report: str | None = None  # file for Dask's report on the tasks that ran since `report_since`
+    report_since: float = 0.0
 
     def __str__(self) -> str:
         if self.kind == "sync":

@@ -1,7 +1,7 @@
 """Event records, their sinks, and their display.
 
 An event is a small mapping with the key ``event``. This layer emits ``plan`` (tasks of a run), ``start``, ``finish`` (time and memory),
-``phase`` (a cluster was opened or closed), ``waiting`` (there are no workers) and ``warning``.
+``phase`` (a cluster was opened or closed), ``dashboard`` (its address), ``waiting`` (there are no workers) and ``warning``.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def tee(sinks: Iterable[Sink]) -> Sink:
 
 # Progress of a run: a bar on a terminal or in a notebook, elsewhere a line a round. Commands and estimators share it.
 
-LINES = frozenset({"iteration", "warning", "waiting", "resume", "step", "rows", "grams", "fold", "calibration"})
+KEPT = frozenset({"iteration", "warning", "waiting", "dashboard", "grams", "fold", "calibration"})
+"""Events that stay on the screen above the bar."""
+LINES = KEPT | {"resume", "step", "rows"}
 """Events that get a line in a log; plans, phases and checkpoints, for example, get none."""
 
-KEPT = frozenset({"iteration", "warning", "waiting", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
 FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 POSITIONS = frozenset({"event", "point", "points", "fold", "folds", "time"})  # of a fold; all else is a score
 COMPILING = "compiling, once per computer"
@@ -106,7 +107,7 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "calibration": lambda event: f"probabilities: {event.get('cost', '')}",
     "rows": lambda event: f"{event.get('rows', 0):,} rows, {bytes_text(event.get('bytes', 0), digits=3)}",
     "warning": lambda event: "warning: " + "\nhelp: ".join(filter(None, split_remedy(str(event.get("message", ""))))),
-    "waiting": lambda event: str(event.get("message", "")),
+    **dict.fromkeys(("waiting", "dashboard"), lambda event: str(event.get("message", ""))),
     "resume": lambda event: f"resumed after round {event.get('iteration')}",
     "compile": lambda event: f"{COMPILING}: {event.get('function', '')}",
     "tasks": lambda event: f"{event.get('program', 'pass')}: task {event.get('done')} of {event.get('n_tasks')}",

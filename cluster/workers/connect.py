@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import importlib.util
 import json
 import logging
 import time
@@ -12,13 +13,13 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dask
 from distributed import Client, Security
 from distributed.comm import connect
 
-from ..config import ClusterConfig, Limits
+from ..config import ClusterConfig
 from ..errors import ClusterConfigError, ClusterError, ClusterUnreachable
 from ..events import Sink
 from ..security import check_plaintext, choose_security
@@ -29,7 +30,9 @@ from .preflight import TERMINATE_SHARE
 _CONNECTION_LOGS = ("client", "utils_comm", "core", "comm", "batched", "nanny", "scheduler")
 
 
-def _dask_settings(limits: Limits) -> dict[str, Any]:
+def _dask_settings(config: ClusterConfig) -> dict[str, Any]:
+    limits, is_watched = config.limits, config.dashboard or config.report is not None
+    routes = ["distributed.http.health", *(["distributed.http.statics"] if config.dashboard else [])]
     return {
         # A worker that does not answer is dead or hangs; what it holds is computed again sooner than it is asked again.
         "distributed.comm.retry.count": 0,
@@ -41,10 +44,10 @@ def _dask_settings(limits: Limits) -> dict[str, Any]:
         # room for, and takes up to three copies of each while it does.
         "distributed.worker.memory.target": False,
         "distributed.worker.memory.spill": False,
-        # Sampling every 10 ms costs time and serves only the dashboard, which is off.
-        "distributed.worker.profile.enabled": False,
+        # Sampling every 10 ms costs time and serves only the dashboard and the report.
+        "distributed.worker.profile.enabled": is_watched,
         # The HTTP servers know no users, and some of their pages change the cluster.
-        "distributed.scheduler.http.routes": ["distributed.http.health"],
+        "distributed.scheduler.http.routes": routes,
         "distributed.worker.http.routes": ["distributed.http.health"],
     }
 
@@ -55,11 +58,41 @@ def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Ge
     openers = {"address": _open_address, "scheduler-file": _open_scheduler_file, "factory": _open_factory}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet_connections())
-        stack.enter_context(dask.config.set(_dask_settings(config.limits)))
+        stack.enter_context(dask.config.set(_dask_settings(config)))
         if config.kind == "local":
-            yield open_local(config, emit, stack)
+            client = open_local(config, emit, stack)
         else:
-            yield openers[config.kind](config, connect_timeout, emit, stack)
+            client = openers[config.kind](config, connect_timeout, emit, stack)
+        if config.dashboard or config.report is not None:
+            stack.enter_context(_watch(client, config, emit))
+        yield client
+
+
+@contextlib.contextmanager
+def _watch(client: Client, config: ClusterConfig, emit: Sink) -> Generator[None]:
+    """Show the address of the dashboard, and write the report at the end."""
+    link = Link(client)
+    if link.ask_scheduler(_has_bokeh) is not True:
+        raise ClusterConfigError(f"scheduler {link.address} lacks bokeh, which draws the figures; install gramplane[dashboard] there")
+    if config.dashboard:
+        emit({"event": "dashboard", "message": f"dashboard: {client.dashboard_link}"})
+    if config.report is None:
+        yield
+        return
+    Path(config.report).touch()  # a path that cannot be written is told now
+    client.get_task_stream(count=1)  # from now on, the scheduler records tasks
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, TimeoutError):  # a lost cluster is the run's own error
+            options = {"start": config.report_since, "last_count": 0, "code": "", "mode": "inline"}
+            Path(config.report).write_text(
+                cast(str, client.sync(cast(Any, client.scheduler).performance_report, **options)), encoding="utf-8"
+            )
+
+
+def _has_bokeh() -> bool:
+    return importlib.util.find_spec("bokeh") is not None
 
 
 @contextlib.contextmanager

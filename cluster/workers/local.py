@@ -91,7 +91,7 @@ def _start_scheduler(config: ClusterConfig, folder: Path, loop: IOLoop, security
         # The scheduler, too, makes files there; by default under a fixed name in the common temporary directory.
         with dask.config.set({"temporary-directory": str(folder)}):
             workers: dict[str, Any] = {"n_workers": 0, "threads_per_worker": config.threads, "processes": True, "security": security}
-            scheduler = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+            scheduler = {"dashboard": config.dashboard, "dashboard_address": "127.0.0.1:0"}
             return LocalCluster(**workers, dashboard_address=cast(str, None), scheduler_kwargs=scheduler, loop=loop, **_HERE)
     except (RuntimeError, OSError, TimeoutError) as error:
         raise ClusterLost(f"cluster '{config}' did not start: {error}") from error

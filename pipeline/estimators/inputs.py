@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -20,7 +21,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ...cluster import LogSink, TaskFailed, executor_for_client, machine_memory, open_executor
+from ...cluster import LogSink, TaskFailed, executor_for_client, machine_memory, open_executor, warn_of_unused_client
 from ...cluster.events import Sink, ignore_event, shown_progress, tee
 from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore
@@ -169,6 +170,8 @@ def fit_context(
     if client is not None and cluster is None:
         opening = executor_for_client(client, events=passes)
     else:
+        if cluster is None and "distributed" in sys.modules:
+            warn_of_unused_client()
         opening = open_executor(cluster, events=passes)
     with one_thread(), opening as executor, _plain_errors():
         if executor.kind == "sync":

@@ -127,6 +127,13 @@ def test_score_is_kept_for_the_report(copy: Path, capsys: pytest.CaptureFixture[
     assert "score" not in result(["status", copy / "run"], capsys)["state"]
 
 
+def test_a_dashboard_needs_a_cluster(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for option in (["--dashboard"], ["--performance-report", tmp_path / "report.html"]):
+        told = result(["score", fitted / "run", fitted / "store", *option], capsys, 2)["error"]
+        assert told == "a dashboard and a performance report need a cluster; add --cluster local:N, or another cluster"
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_status_and_history_tell_how_far_a_run_is(fitted: Path, capsys: pytest.CaptureFixture[str]):
     found = result(["status", fitted / "run"], capsys)
     assert (found["status"], found["state"], found["rounds"], found["method"]) == ("done", "done", 3, "fgm")

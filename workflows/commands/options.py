@@ -162,10 +162,13 @@ _CLUSTER = (
     file_option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", help="Certificate of this client (PEM)."),
     file_option("--tls-key", envvar="GRAMPLANE_TLS_KEY", help="Private key of this client (PEM)."),
     click.option("--stall-timeout", envvar="GRAMPLANE_STALL_TIMEOUT", type=float, metavar="SECONDS", help=_STALL_HELP),
+    click.option("--dashboard", is_flag=True, help="Show the address of Dask's dashboard; needs bokeh."),
+    file_option("--performance-report", help="Write Dask's report on all tasks to this HTML file; needs bokeh."),
 )
 
 
 CLUSTER_OPTIONS = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "tls_ca", "tls_cert", "tls_key", "stall_timeout"}
+CLUSTER_OPTIONS |= {"dashboard", "performance_report"}
 
 
 def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -175,7 +178,13 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
     def gather(*args: Any, **options: Any) -> Result:
         tls = _tls_files(*(options.pop(f"tls_{name}") for name in ("ca", "cert", "key")))
         fields = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")}
-        return function(*args, compute=ComputeOptions(**fields, tls=tls), **options)
+        dashboard, report, compute = options.pop("dashboard"), options.pop("performance_report"), ComputeOptions(**fields, tls=tls)
+        if not dashboard and report is None:
+            return function(*args, compute=compute, **options)
+        from ...cluster import watch_clusters
+
+        with watch_clusters(dashboard, report):
+            return function(*args, compute=compute, **options)
 
     for option in reversed(_CLUSTER):
         gather = option(gather)
