@@ -10,7 +10,7 @@ any stripes and for either memory order.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ n_bins`` may be slightly too small.
 """
 
 FEATURES_AT_ONCE = 256
+MAPPED_AT_ONCE = 1 << 20  # entries of the columns that are mapped before they are scored
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Expansion:
     ``name`` is one of:
 
     * ``"identity"``.
-    * ``"hik"``: the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns.
+    * ``"hik"``: the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns. With an ``exponent`` a, it is the
+      generalised kernel ``min(|x|^a, |z|^a)`` of values of either sign.
     * ``"additive_gaussian"``: ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman). ``gamma`` is
       measured in the feature's unit to the power -2.
 
@@ -48,6 +50,7 @@ class Expansion:
     name: Literal["identity", "hik", "additive_gaussian"] = "identity"
     gamma: float = 1.0
     n_bins: int = 100
+    exponent: float | None = None
 
     def __post_init__(self) -> None:
         if self.name not in ("identity", "hik", "additive_gaussian"):
@@ -56,6 +59,8 @@ class Expansion:
             raise ValueError(f"gamma is {self.gamma}; it must be positive and finite")
         if self.n_bins < 1:
             raise ValueError(f"n_bins is {self.n_bins}; at least one bin is needed")
+        if self.exponent is not None and not (self.exponent > 0 and math.isfinite(self.exponent)):
+            raise ValueError(f"exponent is {self.exponent}; it must be positive and finite, or None")
 
     @property
     def width(self) -> int:
@@ -226,16 +231,32 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
     return (state**2).sum(axis=1)
 
 
+def _powers(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> tuple[Columns, Expansion, Array, Array]:
+    """Return ``|x|^a`` of a block, the map of these powers, and their ranges."""
+    a = float(expansion.exponent or 1.0)
+    if isinstance(X, np.ndarray):
+        powers: Columns = np.abs(X.astype(np.float64)) ** a
+    else:
+        powers = sp.csc_array((np.abs(X.data.astype(np.float64)) ** a, X.indices, X.indptr), shape=X.shape)
+    largest = np.maximum(np.abs(minimum), np.abs(maximum)).astype(np.float64)
+    return powers, replace(expansion, exponent=None), np.zeros(len(largest)), largest**a
+
+
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
     """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of each feature, without forming its columns.
 
     ``X`` is an ``(n, k)`` block, ``u`` the ``(n,)`` dual vector. ``minimum`` and ``maximum``, ``(k,)``, are the ranges of the training
     values, zeros included; values outside are clipped. Histogram intersection takes one weighted histogram per feature and a reverse
-    cumulative sum; for this kernel, ``minimum`` must not be negative.
+    cumulative sum; for this kernel without an exponent, ``minimum`` must not be negative.
     """
     n, k = shape(X)
     if expansion.name == "identity":
         return correlations(X, u) ** 2
+    if expansion.exponent is not None:
+        at_once = max(1, MAPPED_AT_ONCE // max(n, 1))
+        parts = [slice(j, j + at_once) for j in range(0, k, at_once)]
+        mapped = (_powers(X[:, part], expansion, minimum[part], maximum[part]) for part in parts)
+        return np.concatenate([np.zeros(0), *(expanded_scores(powers, u, plain, low, high) for powers, plain, low, high in mapped)])
     u, ranges, block = checked_dual(u, n), _ranges(expansion, minimum, maximum, k), view(X)
     out = np.zeros(k)
     for begin in range(0, k, FEATURES_AT_ONCE):
@@ -288,10 +309,13 @@ def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> 
     """Return the columns ``Phi_1 | Phi_2 | ...`` of a block of features, float64 ``(n, k * width)``; ranges as in :func:`expanded_scores`.
 
     Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``. This reproduces ``min(x, z)`` at multiples of
-    ``M_j / N`` and stays sparse. The Gaussian map sends zero to a non-zero vector, so its columns are always dense.
+    ``M_j / N`` and stays sparse; with an exponent a, ``|x|^a`` replaces x, and M_j is its maximum. The Gaussian map sends zero to a
+    non-zero vector, so its columns are always dense.
     """
     if expansion.name == "identity":
         return X
+    if expansion.exponent is not None:
+        return expand(*_powers(X, expansion, minimum, maximum))
     ranges = _ranges(expansion, minimum, maximum, shape(X)[1])
     if expansion.name == "additive_gaussian":
         return _expand_waves(X, expansion.width, ranges)

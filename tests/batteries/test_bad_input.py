@@ -125,6 +125,7 @@ def test_another_width_at_prediction(form):
         ("coef0", -1.0, "at least 0"),
         ("n_bins", 0, "at least 1"),
         ("n_bins", 20_000, "at most 10000"),
+        ("exponent", 0, "greater than 0"),
         ("solver", "lbfgs", "'auto', 'newton', 'apg' or 'mkl'"),
         ("inner_tol", 0.0, "greater than 0"),
         ("max_inner", 0, "at least 1"),
@@ -231,7 +232,7 @@ def test_negative_values_under_the_intersection_kernel(form):
     A = np.abs(X)
     A[5, 7] = -0.25
     refused(
-        r"feature_map='hik' needs non-negative features; column 7 has the minimum .*-0\.25",
+        r"feature_map='hik' needs non-negative features; column 7 has the minimum .*-0\.25.*; set exponent=1 to use absolute values",
         forms(A)[form],
         kind=DataError,
         feature_map="hik",

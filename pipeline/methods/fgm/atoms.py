@@ -30,7 +30,7 @@ from ...records.data_set import feature_namer
 from ...records.scale import FeatureScale
 from .config import FGMConfig
 from .designs import Atoms
-from .model import take_columns
+from .model import additive_map, take_columns
 from .pairs import PairAtoms
 from .score_pass import Partial, Query, scaled_duals, score_pass, select_atoms
 
@@ -310,13 +310,13 @@ def build_atoms(config: FGMConfig, inputs: Inputs) -> Atoms:
 def _additive_expansion(config: FGMConfig, data: Blocks, centred: bool) -> expansions.Expansion:
     if data.scale.kind == "unit-row":
         raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
-    name = "hik" if config.feature_map == "hik" else "additive_gaussian"
-    if name == "hik":
+    if config.feature_map == "hik" and config.exponent is None:
         low, _ = feature_ranges(data, np.arange(data.n_cols), centred=centred)
         if low.size and low.min() < 0:
             j = int(np.argmin(low))
-            raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
-    return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins)
+            remedy = "set exponent=1 to use absolute values"
+            raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}; {remedy}")
+    return additive_map(config)
 
 
 def map_warnings(config: FGMConfig, data: Blocks, centred: bool) -> list[str]:

@@ -15,7 +15,7 @@ NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
 class FGMConfig(MethodConfig):
     """Parameters of the Feature Generating Machine (``fgm``)."""
 
-    pass_parameters = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
+    pass_parameters = ("feature_map", "gamma", "coef0", "n_bins", "exponent", "group_weight", "fit_intercept")
 
     B: Count = Field(
         10,
@@ -48,6 +48,7 @@ class FGMConfig(MethodConfig):
     gamma: Positive = Field(1.0, description="factor in poly2 and in the exponent of additive_gaussian")
     coef0: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(1.0, description="constant term of the degree-2 kernel")
     n_bins: Annotated[int, Field(ge=1, le=10_000)] = Field(100, description="columns per feature of the intersection kernel")
+    exponent: Positive | None = Field(None, description="intersection kernel of |x|^exponent; default: of x >= 0")
     solver: Literal["auto", "newton", "apg", "mkl"] = Field("auto", description="solver of the sub-problems; auto: newton")
     inner_tol: Positive = Field(1e-3, description="stopping tolerance of a sub-problem (see inner_stop)")
     inner_stop: Literal["gap", "decrease"] = Field(

@@ -263,6 +263,8 @@ class FGMClassifier(_FGM, Classifier):
         Constant term of the degree-2 kernel.
     n_bins : int >= 1 and <= 10000, default=100
         Number of columns per feature of the intersection kernel.
+    exponent : float > 0 or None, default=None
+        Exponent a of the intersection kernel: with a number, min(|x|^a, |z|^a) of features of either sign; ``None``: min(x, z).
     solver : {"auto", "newton", "apg", "mkl"}, default='auto'
         Solver of the sub-problems. ``"auto"`` is ``"newton"``, on the active rows; ``"apg"`` is the solver of the paper; ``"mkl"`` is a
         slow reference.
@@ -362,6 +364,7 @@ class FGMClassifier(_FGM, Classifier):
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
+        exponent: float | None = None,
         solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
         inner_tol: float = 0.001,
         inner_stop: Literal["gap", "decrease"] = "gap",
@@ -390,6 +393,7 @@ class FGMClassifier(_FGM, Classifier):
         self.gamma = gamma
         self.coef0 = coef0
         self.n_bins = n_bins
+        self.exponent = exponent
         self.solver = solver
         self.inner_tol = inner_tol
         self.inner_stop = inner_stop
@@ -485,6 +489,8 @@ class FGMRegressor(_FGM, Regressor):
         Constant term of the degree-2 kernel.
     n_bins : int >= 1 and <= 10000, default=100
         Number of columns per feature of the intersection kernel.
+    exponent : float > 0 or None, default=None
+        Exponent a of the intersection kernel: with a number, min(|x|^a, |z|^a) of features of either sign; ``None``: min(x, z).
     solver : {"auto", "newton", "apg", "mkl"}, default='auto'
         Solver of the sub-problems. ``"auto"`` is ``"newton"``, on the active rows; ``"apg"`` is the solver of the paper; ``"mkl"`` is a
         slow reference.
@@ -577,6 +583,7 @@ class FGMRegressor(_FGM, Regressor):
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
+        exponent: float | None = None,
         solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
         inner_tol: float = 0.001,
         inner_stop: Literal["gap", "decrease"] = "gap",
@@ -605,6 +612,7 @@ class FGMRegressor(_FGM, Regressor):
         self.gamma = gamma
         self.coef0 = coef0
         self.n_bins = n_bins
+        self.exponent = exponent
         self.solver = solver
         self.inner_tol = inner_tol
         self.inner_stop = inner_stop
@@ -736,6 +744,7 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
+        exponent: float | None = None,
         solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
         inner_tol: float = 0.001,
         inner_stop: Literal["gap", "decrease"] = "gap",
@@ -770,6 +779,7 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
         self.gamma = gamma
         self.coef0 = coef0
         self.n_bins = n_bins
+        self.exponent = exponent
         self.solver = solver
         self.inner_tol = inner_tol
         self.inner_stop = inner_stop
@@ -868,6 +878,7 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
+        exponent: float | None = None,
         solver: Literal["auto", "newton", "apg", "mkl"] = "auto",
         inner_tol: float = 0.001,
         inner_stop: Literal["gap", "decrease"] = "gap",
@@ -902,6 +913,7 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
         self.gamma = gamma
         self.coef0 = coef0
         self.n_bins = n_bins
+        self.exponent = exponent
         self.solver = solver
         self.inner_tol = inner_tol
         self.inner_stop = inner_stop

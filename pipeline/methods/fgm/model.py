@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -282,8 +282,13 @@ def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None 
 
 
 def _expansion(model: FGMModel) -> expansions.Expansion:
-    config = FGMConfig.model_validate_json(model.params_json)
-    return expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
+    return additive_map(FGMConfig.model_validate_json(model.params_json))
+
+
+def additive_map(config: FGMConfig) -> expansions.Expansion:
+    """Return the additive map of ``feature_map``."""
+    name, exponent = cast("Any", config.feature_map), config.exponent if config.feature_map == "hik" else None
+    return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins, exponent=exponent)
 
 
 def decision_values(model: FGMModel, columns: Columns, covariates: np.ndarray | None = None) -> np.ndarray:

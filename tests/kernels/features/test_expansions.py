@@ -14,6 +14,7 @@ from gramplane.kernels.features.views import Columns
 
 FEW = settings(max_examples=30, deadline=None)
 HIK = Expansion("hik")
+POWER = Expansion("hik", exponent=0.6)
 GAUSS = Expansion("additive_gaussian", gamma=2.0)
 
 
@@ -65,6 +66,19 @@ def test_histogram_scores_are_the_kernels_quadratic_forms() -> None:
     assert np.allclose(expanded_scores(X, u, HIK, *ranges(X)), expected, rtol=1e-11)
 
 
+@pytest.mark.parametrize("a", [0.4, 1.0, 2.5])
+def test_powers_of_either_sign_reproduce_the_generalised_kernel(a: float) -> None:
+    levels = np.arange(101) / 100 * 7.0**a
+    x = (levels ** (1 / a) * np.where(np.arange(101) % 3 == 1, -1.0, 1.0))[:, None]
+    exact = np.minimum.outer(levels, levels)
+    u = np.random.default_rng(0).normal(size=101)
+    for block in (x, sp.csc_array(x)):
+        columns = dense(expand(block, Expansion("hik", exponent=a), *ranges(x)))
+        assert np.allclose(columns @ columns.T, exact, rtol=1e-12, atol=0)
+        assert np.allclose(expanded_scores(block, u, Expansion("hik", exponent=a), *ranges(x)), u @ exact @ u, rtol=1e-11)
+        assert np.array_equal(dense(expand(-1e9 * block, Expansion("hik", exponent=a), *ranges(x)))[1:], np.full((100, 100), columns.max()))
+
+
 def test_values_beyond_the_training_range_are_taken_at_its_ends() -> None:
     x = np.array([[-1.0], [0.0], [0.5], [2.0], [9.0]])
     for expansion in (HIK, GAUSS):
@@ -104,7 +118,7 @@ def test_gaussian_scores_are_the_kernels_quadratic_forms() -> None:
 # --- both -------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("expansion", [HIK, GAUSS, Expansion("hik", n_bins=3), Expansion()])
+@pytest.mark.parametrize("expansion", [HIK, POWER, GAUSS, Expansion("hik", n_bins=3), Expansion()])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_scores_are_the_norms_of_the_expanded_columns_in_every_form(expansion: Expansion, dtype: type) -> None:
     X, u = data(60, 300)
@@ -119,7 +133,7 @@ def test_scores_are_the_norms_of_the_expanded_columns_in_every_form(expansion: E
         assert np.array_equal(dense(expand(block, expansion, *bounds)), columns)
 
 
-@pytest.mark.parametrize("expansion", [HIK, GAUSS])
+@pytest.mark.parametrize("expansion", [HIK, POWER, GAUSS])
 def test_stripes_give_the_same_bits(expansion: Expansion) -> None:
     X, u = data(30, 20)
     low, high = ranges(X)
@@ -150,6 +164,7 @@ def test_empty_and_constant_columns() -> None:
         (lambda: Expansion("spline"), "feature map is 'spline'"),  # type: ignore[arg-type]
         (lambda: Expansion("additive_gaussian", gamma=0.0), "gamma is 0.0"),
         (lambda: Expansion("hik", n_bins=0), "n_bins is 0"),
+        (lambda: Expansion("hik", exponent=0.0), "exponent is 0.0"),
         (lambda: expanded_scores(np.eye(2), np.ones(2), HIK, np.array([0.0, -1.0]), np.ones(2)), "column 1 of the block holds -1"),
         (lambda: expanded_scores(np.eye(2), np.ones(2), HIK, np.zeros(3), np.ones(2)), r"minimum has shape \(3,\)"),
         (lambda: expanded_scores(np.eye(2), np.ones(2), GAUSS, np.zeros(2), np.array([1, np.inf])), r"maximum\[1\] is not finite"),

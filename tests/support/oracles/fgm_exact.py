@@ -106,7 +106,10 @@ def poly2_map(X, gamma, coef0):
     return np.stack([columns[name] for name in names], axis=1), np.array(names)
 
 
-def unary_map(x, n_bins):
-    """n_bins columns 1[x >= k M / n_bins] sqrt(M / n_bins), M the maximum: inner products are min(x, z) on multiples of M / n_bins."""
+def unary_map(x, n_bins, exponent=None):
+    """n_bins columns 1[x >= k M / n_bins] sqrt(M / n_bins), M the maximum: inner products are min(x, z) on multiples of M / n_bins. With an
+    exponent, |x|^exponent takes the place of x.
+    """
+    x = x if exponent is None else np.abs(x) ** exponent
     edges = np.arange(1, n_bins + 1) * x.max() / n_bins
     return (x[:, None] >= edges - 1e-9) * np.sqrt(x.max() / n_bins)

@@ -200,14 +200,16 @@ def test_degree_2_limit_is_that_of_its_explicit_map(loss, bias, gamma, coef0):
     assert machine.objective_ == pytest.approx(relaxed_optimum(mapped, y, np.ones(len(y)), 2, loss, bias), rel=CLOSE)
 
 
+@pytest.mark.parametrize("exponent", [None, 0.5])
 @pytest.mark.parametrize(("loss", "bias"), [CASES[0], CASES[3]])
-def test_intersection_kernel_limit_is_that_of_groups_of_unary_columns(loss, bias):
+def test_intersection_kernel_limit_is_that_of_groups_of_unary_columns(loss, bias, exponent):
     rng = np.random.default_rng(1)
     X = rng.integers(0, 5, size=(24, 4)) / 4.0
     X[0] = 1.0
     y = np.where(X[:, 0] - X[:, 1] ** 2 + 0.3 * rng.normal(size=24) > 0, 1.0, -1.0)
-    blocks = [exact.unary_map(X[:, j], 4) for j in range(4)]
+    X = X if exponent is None else np.where(rng.random(X.shape) < 0.5, -X, X)
+    blocks = [exact.unary_map(X[:, j], 4, exponent) for j in range(4)]
     groups = np.arange(16).reshape(4, 4).tolist()
-    machine = limit(X, y, 2, loss, bias, feature_map="hik", n_bins=4)
+    machine = limit(X, y, 2, loss, bias, feature_map="hik", n_bins=4, exponent=exponent)
     wanted = exact.groups_optimum(np.hstack(blocks), y, np.ones(24), groups, np.ones(4), 2, loss, bias)
     assert machine.objective_ == pytest.approx(wanted, rel=CLOSE)

@@ -32,6 +32,7 @@ ATOMS = {
     "tree": {"groups": [np.arange(60), np.arange(20), np.arange(5, 9), np.arange(20, 60), np.arange(30, 50), np.arange(33, 37)]},
     "poly2": {"feature_map": "poly2", "gamma": 0.5},
     "hik": {"feature_map": "hik", "n_bins": 8},
+    "hik of powers": {"feature_map": "hik", "n_bins": 8, "exponent": 0.7},
     "additive_gaussian": {"feature_map": "additive_gaussian", "gamma": 0.3},
 }
 
