@@ -32,7 +32,7 @@ QUESTIONS = (
     (
         "2. Must people read and check the model?",
         ("rules",),
-        (("IF-THEN rules; missing values and categories as they are", ("rule-ensemble",)),),
+        (("IF-THEN rules, for classes or numbers; missing values and categories as they are", ("rule-ensemble",)),),
     ),
     (
         "3. Several kernels, views or kinds of data?",

@@ -18,7 +18,10 @@ Values = TypeVar("Values", float, FloatArray)
 _BITS = 40  # of a target in the machine's unit
 
 # Figures of a fit in the square of the unit: values of an objective, bounds of it, and their distances.
-SQUARED_FIGURES = ("objective", "gap", "restricted_gap", "certified_gap", "lower_bound", "upper_bound", "bound", "worst_outside")
+SQUARED_FIGURES = (
+    "objective", "gap", "restricted_gap", "certified_gap", "lower_bound", "upper_bound", "bound", "worst_outside", "refit_objective",
+    "descendant_gap",
+)  # fmt: skip
 
 
 class TargetUnit(NamedTuple):

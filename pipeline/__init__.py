@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .methods.npkl.estimator import SimpleNPKL as SimpleNPKL
     from .methods.rule_ensemble.estimator import RuleEnsembleClassifier as RuleEnsembleClassifier
     from .methods.rule_ensemble.estimator import RuleEnsembleClassifierCV as RuleEnsembleClassifierCV
+    from .methods.rule_ensemble.estimator import RuleEnsembleRegressor as RuleEnsembleRegressor
     from .methods.semantic_ranker.estimator import SemanticKernelRanker as SemanticKernelRanker
     from .methods.semantic_ranker.estimator import VisualRank as VisualRank
     from .methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier as SharedSubspaceMKLClassifier

@@ -178,6 +178,7 @@ METHODS = {
             "rule_ensemble",
             "Rule",
             "RuleEnsembleClassifier",
+            "RuleEnsembleRegressor",
             cross_validated=("RuleEnsembleClassifierCV",),
         ),
         MethodInfo(

@@ -184,7 +184,7 @@ def figures() -> list[Figure]:
         Figure("circles of imports", len(circles), 0, "; ".join(" <-> ".join(group) for group in circles)),
         Figure("imports from one system into another", len(crossing), 0, "; ".join(crossing)),
         Figure("annotations that say Any", sum(map(annotations_of_any, files)), 350, limit=425),
-        Figure("lines of code", sum(map(code_lines, files)), 50_000, limit=65_000),
+        Figure("lines of code", sum(map(code_lines, files)), 50_000, limit=67_500),
     ]
 
 

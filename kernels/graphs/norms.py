@@ -181,7 +181,8 @@ class DualPoint(NamedTuple):
     def value(self, bound: float) -> float:
         """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
         t = self.scale(bound)
-        return t * self.linear - 0.5 * t * t * (self.square + bound)
+        # A point that is zero bounds by zero, although no finite bound of the gauge was searched for.
+        return t * self.linear - 0.5 * t * t * (self.square + bound) if t > 0 else 0.0
 
 
 def _log_above(values: FloatArray, floor: float = MIN_LOG_ETA) -> FloatArray:

@@ -18,6 +18,7 @@ from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import NodeSet
 from .bits import MAX_UNPACKED_BYTES, Words, pack_conjunctions, pack_rows, set_bits, unpack_bits
 from .machine import MergedRows, RuleProblem
+from .row_losses import HINGE, RowLoss
 from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_violators, known_keys, node_keys, order_signed_rows
 
 NODES_PER_BATCH = 512  # Conjunctions whose sums over descendants are computed at once.
@@ -28,10 +29,11 @@ class Conjunctions:
 
     n: int
     rows: tuple[IntArray, ...]  # of every task, ascending; tasks may share rows (one class against the rest each)
-    y: tuple[FloatArray, ...]  # -1 and +1
+    y: tuple[FloatArray, ...]  # -1 and +1, or real targets
     cost: tuple[FloatArray, ...]  # positive
     similarity: FloatArray  # B, (T, T), positive semidefinite
     a: float  # d = a^length
+    loss: RowLoss
 
     @property
     def p(self) -> int:
@@ -93,14 +95,14 @@ class Conjunctions:
         return self.hull(self.named([[], *([e] for e in sorted(best))]))
 
     def single_forms(self) -> FloatArray:
-        """Return M of the single propositions for multipliers that balance the labels of each task."""
+        """Return M of the single propositions for multipliers of a model without rules."""
         sums = np.zeros((self.p, len(self.rows)))
         for t, (rows, y, cost) in enumerate(zip(self.rows, self.y, self.cost, strict=True)):
-            plus, minus = float(cost[y > 0].sum()), float(cost[y < 0].sum())
-            if plus == 0 or minus == 0:
+            balanced = self.loss.null_multipliers(y, cost)
+            if balanced is None:
                 continue
             weight = np.zeros(self.n)
-            weight[rows] = np.where(y > 0, cost * min(minus / plus, 1.0), -cost * min(plus / minus, 1.0))
+            weight[rows] = balanced
             sums[:, t] = self.products(weight)
         return np.sum((sums @ self.root) ** 2, axis=1)
 
@@ -111,8 +113,10 @@ class Conjunctions:
     @cached_property
     def unit(self) -> float:
         """The most frequent cost of a row. Multipliers equal to this cost, their upper bound, are counted as bits instead of being
-        added.
+        added. Multipliers without a bound are never counted.
         """
+        if not self.loss.is_bounded:
+            return float(np.finfo(float).max)
         values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
         return float(values[np.argmax(amounts)])
 
@@ -151,6 +155,7 @@ class RuleLattice(Conjunctions):
     similarity: FloatArray
     a: float
     skip: bool = True  # leave out conjunctions with two propositions of which one implies or contradicts the other on the rows
+    loss: RowLoss = HINGE
 
     @property
     def p(self) -> int:
@@ -176,12 +181,13 @@ class RuleLattice(Conjunctions):
     def problem(self, nodes: NodeSet, rho: float) -> RuleProblem:
         """Return the problem on a hull."""
         packed = pack_rows(self.flags(nodes))
-        tasks = [MergedRows.of(packed[rows], y, cost) for rows, y, cost in zip(self.rows, self.y, self.cost, strict=True)]
-        return RuleProblem(nodes.hull, tasks, self.root, rho)
+        tasks = [MergedRows.of(packed[rows], y, cost, self.loss) for rows, y, cost in zip(self.rows, self.y, self.cost, strict=True)]
+        return RuleProblem(nodes.hull, tasks, self.root, rho, loss=self.loss)
 
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
         """Return the rows in the order in which a search counts them."""
-        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, self.unit)
+        signs = [self.loss.signs(y) for y in self.y]
+        return order_signed_rows(self.columns, self.n, self.rows, signs, alpha, self.similarity, self.unit)
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
@@ -212,7 +218,7 @@ class RuleLattice(Conjunctions):
         b = (1.0 + self.a) ** -2
         R, Z = (1.0 + b) ** (X @ X.T), np.zeros((len(self.rows), self.n))
         for t, (rows, y, value) in enumerate(zip(self.rows, self.y, alpha, strict=True)):
-            Z[t, rows] = y * value
+            Z[t, rows] = self.loss.signs(y) * value
         best = 0.0
         for lo in range(0, len(frontier), NODES_PER_BATCH):
             some = frontier[lo : lo + NODES_PER_BATCH]

@@ -2,13 +2,14 @@
 
 With conjunctions phi_w over a hull W, tasks t and their similarity B (output kernel), minimise over f (W, T) and b (T,)
 
-    1/2 Omega(Q)^2 + sum_t sum_{i in t} C_i max(0, 1 - y_i (sum_w f_wt phi_w(x_i) - b_t)),   Q_w^2 = f_w' B^+ f_w,
+    1/2 Omega(Q)^2 + sum_t sum_{i in t} C_i loss(y_i, sum_w f_wt phi_w(x_i) - b_t),   Q_w^2 = f_w' B^+ f_w,
 
-with Omega the gauge of :mod:`gramplane.kernels.graphs.norms` (Jawanpuria 2014, section 5.2, (5.4), (5.5) and 5.4). Since 1/2 Omega^2 is
+with Omega the gauge of :mod:`gramplane.kernels.graphs.norms` and the losses of :mod:`gramplane.kernels.rules.row_losses` (Jawanpuria
+2014, section 5.2, (5.4), (5.5) and 5.4). Since 1/2 Omega^2 is
 the minimum of 1/2 sum_w Q_w^2 / delta_w, weights and coefficients are optimised together: the closed form of delta is applied after every
 few Newton steps. With B = L L' the solver works on G (W, r), f = G L', Q_w = |G_w|. Every iterate gives a dual point alpha and hence a
-lower bound: the max over 0 <= t <= step_bound of t 1'alpha - t^2 U / 2. Here U is at least the squared dual gauge of M_w = s_w' B s_w,
-with s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
+lower bound, for the hinge: the max over 0 <= t <= step_bound of t 1'alpha - t^2 U / 2. Here U is at least the squared dual gauge of
+M_w = s_w' B s_w, with s_wt = sum_{i in t} alpha_i y_i phi_w(x_i).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import Hull
 from ..graphs.norms import DualBound, DualPoint, dual_bound, dual_shares, gauge, joint_weights, start_weights
 from ..jit import one_thread
-from .newton import bias_root, find_zone, multipliers, smooth_value
 from .row_blocks import BlockedRows, LocalRows, MergedRows, NewtonStart, TaskRows
+from .row_losses import HINGE, RowLoss
 
 FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at first, and when a solution is known.
 
@@ -63,6 +64,7 @@ class RuleProblem:
     root: FloatArray  # (T, r), L with B = L L'
     rho: float
     elsewhere: BlockedRows | None = None  # the tasks' rows where they lie in blocks elsewhere
+    loss: RowLoss = HINGE
 
     @cached_property
     def rows(self) -> BlockedRows | LocalRows:
@@ -81,13 +83,12 @@ class RulePoint:
 
     G: FloatArray  # (W, r); the weights of the conjunctions are G @ root.T
     bias: FloatArray  # (T,)
-    alpha: tuple[FloatArray, ...]  # dual point, the rows of every task
+    alpha: tuple[FloatArray, ...]  # multipliers, the rows of every task
     eta: FloatArray  # (W,) shares of the hull's nodes
     objective: float  # primal value at (G, bias)
     dual: float  # best dual value on the hull
     bound: float  # U at alpha
-    linear: float  # 1'alpha
-    step_bound: float  # how far alpha can be stretched
+    dual_point: DualPoint  # of alpha
     iterations: int = 0  # re-weightings
     steps: int = 0  # Newton steps
     converged: bool = False
@@ -99,7 +100,7 @@ class RulePoint:
 
     def certified(self, outside: float) -> float:
         """Return a gap that is valid on the whole graph; ``outside`` bounds M_w / d_w^2 for all nodes outside the hull."""
-        return max(self.objective - DualPoint(self.linear, 0.0, self.step_bound).value(max(self.bound, outside)), 0.0)
+        return max(self.objective - self.dual_point.value(max(self.bound, outside)), 0.0)
 
 
 def solve_rules(
@@ -137,6 +138,10 @@ class RuleSearch:
         self.forms = np.zeros(hull.size)
 
     @property
+    def _curve(self) -> RowLoss:
+        return self.problem.loss.smoothed(self._h)
+
+    @property
     def norms(self) -> FloatArray:
         """Norms Q (W,) of the point."""
         return np.sqrt(np.sum(self._G**2, axis=1))
@@ -161,12 +166,12 @@ class RuleSearch:
     def move(self, delta: FloatArray) -> list[FloatArray]:
         """Take Newton steps at the given weights; return the decision values of each task, before the bias."""
         if not self.problem.tasks_independent:
-            self._G, self._bias, values, steps = take_coupled_steps(self.problem, delta, self._G, self._bias, self._h, NEWTON_STEPS)
+            self._G, self._bias, values, steps = take_coupled_steps(self.problem, delta, self._G, self._bias, self._curve, NEWTON_STEPS)
             self._steps += steps
             return values
         scales = [float(scale) for scale in np.diag(self.problem.root)]
         starts = [NewtonStart(delta * s**2, self._G[:, t] * s, float(self._bias[t])) for t, s in enumerate(scales)]
-        ends = self.problem.rows.newton_steps(starts, self._h, NEWTON_STEPS)
+        ends = self.problem.rows.newton_steps(starts, self._curve, NEWTON_STEPS)
         for t, (end, scale) in enumerate(zip(ends, scales, strict=True)):
             self._G[:, t], self._bias[t] = end.f / scale, end.bias
             self._steps += end.steps
@@ -178,21 +183,21 @@ class RuleSearch:
         The dual gauge is bounded at the shares ``eta``; if they are None, at the best shares that can be found without data.
         """
         problem, hull = self.problem, self.problem.hull
-        tasks, h, norms = problem.tasks, self._h, self.norms
+        tasks, h, norms, curve, exact = problem.tasks, self._h, self.norms, self._curve, problem.loss.smoothed(0.0)
         parts = list(zip(values, tasks, self._bias, strict=True))
-        alpha = [multipliers(F, task.y, task.cost, h, b) for F, task, b in parts]
-        sums = np.column_stack(problem.rows.sums([task.y * a for task, a in zip(tasks, alpha, strict=True)], hull.size))
+        alpha = [curve.multipliers(F, task.y, task.cost, b) for F, task, b in parts]
+        sums = np.column_stack(problem.rows.sums([curve.signs(task.y) * a for task, a in zip(tasks, alpha, strict=True)], hull.size))
         self.forms = np.sum((sums @ problem.root) ** 2, axis=1)
-        loss = sum(smooth_value(F, task.y, task.cost, 0.0, b) for F, task, b in parts)
+        loss = sum(exact.value(F, task.y, task.cost, b) + 0.5 * task.scatter for F, task, b in parts)
         objective = 0.5 * gauge(hull, norms, problem.rho) ** 2 + loss
-        stretch = min(float(np.min(task.cost[a > 0] / a[a > 0], initial=np.inf)) for a, task in zip(alpha, tasks, strict=True))
-        dual = DualPoint(float(sum(a.sum() for a in alpha)), 0.0, max(stretch, 1.0) if np.isfinite(stretch) else 1.0)
+        scatter = float(sum(task.scatter for task in tasks))
+        dual = dual_point([curve.dual_terms(a, task.y, task.cost) for a, task in zip(alpha, tasks, strict=True)], scatter)
         bound = self._bound(eta, dual, objective, tol)
         self._iterations += 1
         every_alpha = tuple(task.spread(a) for task, a in zip(tasks, alpha, strict=True))
-        certificate = bound.eta, objective, dual.value(bound.value), bound.value, dual.linear, dual.step_bound
+        certificate = bound.eta, objective, dual.value(bound.value), bound.value, dual
         self._keep(RulePoint(self._G.copy(), self._bias.copy(), every_alpha, *certificate), tol)
-        zone = sum(float(task.cost[find_zone(F, task.y, task.cost, h, b)].sum()) for F, task, b in parts)
+        zone = sum(float(task.cost[curve.zone(F, task.y, task.cost, b)].sum()) for F, task, b in parts)
         target = SHARE_OF_GAP * tol * objective / zone if zone > 0 else h
         self._h = max(min(target, h), SMOOTHING_FACTOR * h)
         return self.best
@@ -212,16 +217,24 @@ class RuleSearch:
         old = self._best_point
         self._falls = old is None or point.objective < old.objective
         if old is not None and point.dual < old.dual:
-            point = replace(point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound)
-            point = replace(point, linear=old.linear, step_bound=old.step_bound)
+            point = replace(point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound, dual_point=old.dual_point)
         if old is not None and point.objective > old.objective:
             point = replace(point, G=old.G, bias=old.bias, objective=old.objective)
         converged = point.objective - point.dual <= tol * point.objective
         self.best = self._best_point = replace(point, iterations=self._iterations, steps=self._steps, converged=converged)
 
 
+def dual_point(terms: Sequence[tuple[float, float, float]], scatter: float = 0.0) -> DualPoint:
+    """Return the dual point of multipliers from the :meth:`~.row_losses.HingeLoss.dual_terms` of every task.
+
+    ``scatter`` belongs to merged rows: their targets around the mean.
+    """
+    linear, square, stretch = zip(*terms, strict=True)
+    return DualPoint(float(sum(linear)) + scatter, float(sum(square)) + scatter, max(min(stretch), 1.0))
+
+
 def take_coupled_steps(
-    problem: RuleProblem, delta: FloatArray, G: FloatArray, bias: FloatArray, h: float, steps: int
+    problem: RuleProblem, delta: FloatArray, G: FloatArray, bias: FloatArray, loss: RowLoss, steps: int
 ) -> tuple[FloatArray, FloatArray, list[FloatArray], int]:
     """Take Newton steps for tasks that share weights. One system covers all tasks and all nodes with non-zero weight; biases are
     eliminated as for one task.
@@ -229,7 +242,7 @@ def take_coupled_steps(
     keep = np.flatnonzero(delta > 1e-10 * delta.max())
     root, D = problem.root, np.sqrt(delta[keep])
     unknowns = G[keep] / D[:, None]
-    state = _CoupledSystem(problem, keep, D, h)
+    state = _CoupledSystem(problem, keep, D, loss)
     value, bias, values = state.at(unknowns, bias)
     taken = 0
     for _ in range(steps):
@@ -256,8 +269,8 @@ def take_coupled_steps(
 class _CoupledSystem:
     """Newton systems in the unknowns of all tasks at given weights."""
 
-    def __init__(self, problem: RuleProblem, keep: IntArray, D: FloatArray, h: float) -> None:
-        self._problem, self._keep, self._D, self._h = problem, keep, D, h
+    def __init__(self, problem: RuleProblem, keep: IntArray, D: FloatArray, loss: RowLoss) -> None:
+        self._problem, self._keep, self._D, self._loss = problem, keep, D, loss
 
     def at(self, unknowns: FloatArray, bias: FloatArray) -> tuple[float, FloatArray, list[FloatArray]]:
         """Return the smoothed objective, the biases and the decision values of each task."""
@@ -266,14 +279,15 @@ class _CoupledSystem:
         biases, total = np.empty(len(bias)), 0.5 * float(np.sum(unknowns**2))
         values = self._problem.rows.products([np.ascontiguousarray(f[:, t]) for t in range(len(bias))])
         for t, (task, F) in enumerate(zip(self._problem.tasks, values, strict=True)):
-            biases[t] = bias_root(F, task.y, task.cost, self._h, float(bias[t]))
-            total += smooth_value(F, task.y, task.cost, self._h, biases[t])
+            biases[t] = self._loss.bias(F, task.y, task.cost, float(bias[t]))
+            total += self._loss.value(F, task.y, task.cost, biases[t])
         return total, biases, values
 
     def sums(self, values: list[FloatArray], bias: FloatArray) -> FloatArray:
         """Return the sums ``s_wt = sum_{i in t} alpha_i y_i phi_w(x_i)``, ``(k, T)``, of the nodes with non-zero weight."""
         parts = zip(values, self._problem.tasks, bias, strict=True)
-        vectors = [task.y * multipliers(F, task.y, task.cost, self._h, b) for F, task, b in parts]
+        loss = self._loss
+        vectors = [loss.signs(task.y) * loss.multipliers(F, task.y, task.cost, b) for F, task, b in parts]
         return np.column_stack([sums[self._keep] for sums in self._problem.rows.sums(vectors, self._problem.hull.size)])
 
     def direction(self, values: list[FloatArray], bias: FloatArray, gradient: FloatArray) -> FloatArray:
@@ -285,8 +299,8 @@ class _CoupledSystem:
         whole = k * r <= MAX_UNKNOWNS
         H = np.zeros((r, k, r, k)) if whole else np.zeros((r, k, k))
         parts = zip(values, self._problem.tasks, bias, strict=True)
-        zones = [find_zone(F, task.y, task.cost, self._h, b) for F, task, b in parts]
-        for row, curvature in zip(root, self._problem.rows.curvatures(zones, self._h, self._keep), strict=True):
+        zones = [self._loss.zone(F, task.y, task.cost, b) for F, task, b in parts]
+        for row, curvature in zip(root, self._problem.rows.curvatures(zones, self._loss.h, self._keep), strict=True):
             part = scale * curvature
             for i in np.flatnonzero(row):
                 if whole:

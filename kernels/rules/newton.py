@@ -18,6 +18,7 @@ from scipy.linalg import get_lapack_funcs
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .bits import Bytes, apply_columns, apply_transpose, weighted_gram, zone_columns
+from .row_losses import RowLoss
 
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
@@ -43,75 +44,6 @@ def cost_planes(cost: FloatArray) -> tuple[IntArray, float]:
         unit = largest / (2**MAX_PLANES - 1)
         multiples = np.ceil(cost / unit - 1e-9)
     return np.rint(multiples).astype(np.int64), unit
-
-
-@compiled
-def bias_root(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, start: float) -> float:
-    """Return b with sum_i y_i C_i clip((1 - y_i (F_i - b)) / h, 0, 1) = 0; the sum rises with b."""
-    low = np.inf
-    high = -np.inf
-    plus = 0.0
-    minus = 0.0
-    for i in range(F.size):
-        if cost[i] > 0.0:
-            low = min(low, F[i] - 1.0)
-            high = max(high, F[i] + 1.0)
-            if y[i] > 0:
-                plus += cost[i]
-            else:
-                minus += cost[i]
-    # One label alone: the bias at which every row just reaches its margin.
-    if minus == 0.0:
-        return low if plus > 0.0 else 0.0
-    if plus == 0.0:
-        return high
-    b = min(max(start, low), high)
-    for _ in range(200):
-        total = 0.0
-        slope = 0.0
-        for i in range(F.size):
-            t = 1.0 - y[i] * (F[i] - b)
-            if t >= h:
-                total += y[i] * cost[i]
-            elif t > 0.0:
-                total += y[i] * cost[i] * t / h
-                slope += cost[i] / h
-        if abs(total) <= 1e-13 * (plus + minus):
-            break
-        if total > 0.0:
-            high = b
-        else:
-            low = b
-        b = b - total / slope if slope > 0.0 else 0.5 * (low + high)
-        if not low < b < high:
-            b = 0.5 * (low + high)
-            if not low < b < high:
-                break
-    return b
-
-
-@compiled
-def smooth_value(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> float:
-    """Return sum_i C_i H_h(1 - y_i (F_i - b)); h = 0 gives the hinge loss."""
-    total = 0.0
-    for i in range(F.size):
-        t = 1.0 - y[i] * (F[i] - b)
-        if t >= h:
-            total += cost[i] * (t - 0.5 * h)
-        elif t > 0.0:
-            total += cost[i] * t * t / (2.0 * h)
-    return total
-
-
-def multipliers(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> FloatArray:
-    """Return alpha_i = C_i clip((1 - y_i (F_i - b)) / h, 0, 1)."""
-    return cost * np.minimum(np.maximum((1.0 - y * (F - b)) / h, 0.0), 1.0)
-
-
-def find_zone(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> IntArray:
-    """Return the rows in the quadratic part of the smoothed hinge."""
-    t = 1.0 - y * (F - b)
-    return np.flatnonzero((cost > 0.0) & (t > 0.0) & (t < h))
 
 
 @compiled
@@ -158,27 +90,9 @@ def inner(a: FloatArray, b: FloatArray) -> float:
     return total
 
 
-@compiled
-def look_along(
-    F: FloatArray, dF: FloatArray, step: float, y: FloatArray, cost: FloatArray, h: float, start: float, out: FloatArray
-) -> tuple[float, float, float]:
-    """Write ``F + step * dF`` to ``out``. Return the bias and the smoothed loss at this point, and the derivative of the loss in the
-    step.
-    """
-    for i in range(F.size):
-        out[i] = F[i] + step * dF[i]
-    b = bias_root(out, y, cost, h, start)
-    slope = 0.0
-    for i in range(F.size):
-        t = 1.0 - y[i] * (out[i] - b)
-        if t > 0.0:
-            slope -= y[i] * cost[i] * min(t / h, 1.0) * dF[i]
-    return b, smooth_value(out, y, cost, h, b), slope
-
-
 def search_line(
     F: FloatArray, dF: FloatArray, g: FloatArray, direction: FloatArray, b: float, value: float, slope: float, y: FloatArray,
-    cost: FloatArray, h: float,
+    cost: FloatArray, loss: RowLoss,
 ) -> tuple[FloatArray, float, FloatArray, float]:  # fmt: skip
     """Return F, bias, g and value at the best of the steps tried.
 
@@ -191,7 +105,7 @@ def search_line(
     best = (F, b, g, np.inf)
     for _ in range(MAX_LINE_SEARCHES):
         trial_F, trial_g = np.empty_like(F), g + step * direction
-        trial_b, trial, trial_slope = look_along(F, dF, step, y, cost, h, b, trial_F)
+        trial_b, trial, trial_slope = loss.look_along(F, dF, step, y, cost, b, trial_F)
         trial += half_square(trial_g)
         trial_slope += inner(g, direction) + step * length
         if trial < best[3]:
@@ -208,8 +122,8 @@ def search_line(
 
 
 def take_newton_steps(
-    rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float, h: float,
-    steps: int,
+    rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float,
+    loss: RowLoss, steps: int,
 ) -> tuple[FloatArray, float, FloatArray, int]:  # fmt: skip
     """Take up to `steps` Newton steps from f; return f, b, ``F = Phi @ f``, and the number of steps. Columns with negligible delta are
     dropped.
@@ -220,13 +134,13 @@ def take_newton_steps(
     full = np.zeros(f.size)
     full[keep] = f[keep]
     F = apply_columns(rows, full)
-    b = bias_root(F, y, cost, h, b)
-    value = half_square(g) + smooth_value(F, y, cost, h, b)
-    taken = 0
+    b = loss.bias(F, y, cost, b)
+    value = half_square(g) + loss.value(F, y, cost, b)
+    taken, signs, h = 0, loss.signs(y), loss.h
     for _ in range(steps):
-        alpha = multipliers(F, y, cost, h, b)
-        gradient = g - D * apply_transpose(rows, y * alpha, f.size)[keep]
-        zone = find_zone(F, y, cost, h, b)
+        alpha = loss.multipliers(F, y, cost, b)
+        gradient = g - D * apply_transpose(rows, signs * alpha, f.size)[keep]
+        zone = loss.zone(F, y, cost, b)
         if is_short(zone, keep):
             direction = zone_direction(rows[zone], multiples[zone] * (unit / h), keep, D, gradient)
         else:
@@ -234,7 +148,7 @@ def take_newton_steps(
         slope = inner(gradient, direction)
         full[keep] = D * direction
         dF = apply_columns(rows, full)
-        trial_F, trial_b, trial_g, trial = search_line(F, dF, g, direction, b, value, slope, y, cost, h)
+        trial_F, trial_b, trial_g, trial = search_line(F, dF, g, direction, b, value, slope, y, cost, loss)
         taken += 1
         if not trial < value:
             break

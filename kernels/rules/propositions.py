@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray, IntArray
+from .row_losses import HINGE, RowLoss
 
 AT_MOST, ABOVE, EQUAL, DIFFERENT, MISSING = range(5)
 SIGNS = ("<=", ">", "=", "!=", "is missing")
@@ -158,11 +159,12 @@ class CutMachine:
     rows: Sequence[IntArray]  # of every task, as y and cost
     y: Sequence[FloatArray]
     cost: Sequence[FloatArray]
+    row_loss: RowLoss = HINGE
 
     def loss(self, decisions: FloatArray) -> float:
-        """Return the hinge loss of decision values before the bias, (n, T)."""
-        tasks = enumerate(zip(self.rows, self.y, self.cost, strict=True))
-        losses = ((cost * np.maximum(1.0 - y * (decisions[rows, t] - self.bias[t]), 0.0)).sum() for t, (rows, y, cost) in tasks)
+        """Return the loss of decision values before the bias, (n, T)."""
+        tasks, row = enumerate(zip(self.rows, self.y, self.cost, strict=True)), self.row_loss
+        losses = ((cost * row.of_arguments(row.arguments(y, decisions[rows, t] - self.bias[t]))).sum() for t, (rows, y, cost) in tasks)
         return float(sum(losses))
 
     def decisions(self, flags: Flags) -> FloatArray:
@@ -191,11 +193,11 @@ def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int
     """
     gain = rule_gains(machine, flags, e)
     without_e = decisions - gain * flags[e][:, None]
-    change = np.zeros(len(decisions))
+    change, loss = np.zeros(len(decisions)), machine.row_loss
     for t, (rows, y, cost) in enumerate(zip(machine.rows, machine.y, machine.cost, strict=True)):
-        base = 1.0 - y * (without_e[rows, t] - machine.bias[t])
+        base = loss.arguments(y, without_e[rows, t] - machine.bias[t])
         # Rows of a task are distinct.
-        change[rows] += cost * np.maximum(base - y * gain[rows, t], 0.0) - cost * np.maximum(base, 0.0)
+        change[rows] += cost * loss.of_arguments(base - loss.signs(y) * gain[rows, t]) - cost * loss.of_arguments(base)
     return change
 
 

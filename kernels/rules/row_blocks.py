@@ -29,20 +29,17 @@ from .newton import (
     MAX_PLANES,
     MIN_DECREASE_SHARE,
     NEGLIGIBLE_SHARE,
-    bias_root,
     cost_planes,
-    find_zone,
     half_square,
     inner,
     is_short,
-    multipliers,
     newton_direction,
     search_line,
-    smooth_value,
     take_newton_steps,
     zone_curvature,
     zone_direction,
 )
+from .row_losses import HINGE, RowLoss
 
 # Rows of a restricted problem, task by task: what a solver knows of them, and the products it asks for.
 #
@@ -54,12 +51,17 @@ MERGE_RATIO = 4  # Rows are merged when the different ones are so many times few
 
 
 class TaskRows:
-    """Labels and costs of one task. Rows that agree in all conjunctions and in the label may be merged; their costs are added."""
+    """Labels and costs of one task. Rows that agree in all conjunctions and in the label may be merged; their costs are added.
+
+    Rows with real targets are merged whatever their targets: the merged row has their mean, and the squared loss has a constant more.
+    """
 
     y: FloatArray
     cost: FloatArray
     member: IntArray  # (n,) merged row of every row
     share: FloatArray  # (n,) a row's share of the merged cost
+    within: FloatArray | float  # (n,) what a row's multiplier has beside its share: its cost times its distance from the mean
+    scatter: float  # twice the squared loss of the rows around the targets of their merged rows
 
     @cached_property
     def planes(self) -> tuple[IntArray, float]:
@@ -68,7 +70,7 @@ class TaskRows:
 
     def spread(self, alpha: FloatArray) -> FloatArray:
         """Return multipliers of all rows from the multipliers of the merged rows."""
-        return alpha[self.member] * self.share
+        return alpha[self.member] * self.share + self.within
 
 
 def merge_rows(rows: Bytes, positive: Bytes) -> tuple[IntArray, IntArray] | None:
@@ -87,6 +89,22 @@ def merged_costs(cost: FloatArray, member: IntArray, count: int) -> tuple[FloatA
     return total, cost / np.maximum(total[member], np.finfo(float).tiny)
 
 
+Columns = tuple[FloatArray, FloatArray, IntArray, FloatArray, FloatArray | float, float]  # the fields of TaskRows
+
+
+def merged_columns(y: FloatArray, cost: FloatArray, kind: tuple[IntArray, IntArray] | None, loss: RowLoss) -> Columns:
+    """Return the fields of :class:`TaskRows`; ``kind`` is the result of :func:`merge_rows`."""
+    if kind is None:
+        return y, cost, np.arange(len(y)), np.ones(len(y)), np.zeros(len(y)) if loss.is_number else 0.0, 0.0
+    first, member = kind
+    total, share = merged_costs(cost, member, len(first))
+    if not loss.is_number:
+        return y[first], total, member, share, 0.0, 0.0
+    mean = np.bincount(member, share * y, minlength=len(first)).astype(np.float64)
+    apart = y - mean[member]
+    return mean, total, member, share, cost * apart, float(cost @ (apart * apart))
+
+
 @dataclass(frozen=True)
 class MergedRows(TaskRows):
     """Rows of one task, with the conjunctions that hold on them."""
@@ -96,16 +114,14 @@ class MergedRows(TaskRows):
     cost: FloatArray
     member: IntArray
     share: FloatArray
+    within: FloatArray | float = 0.0
+    scatter: float = 0.0
 
     @classmethod
-    def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray) -> MergedRows:
+    def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray, loss: RowLoss = HINGE) -> MergedRows:
         """Return the rows, merged if that pays off."""
-        merged = merge_rows(rows, (y > 0).astype(np.uint8))
-        if merged is None:
-            return cls(rows, y, cost, np.arange(len(y)), np.ones(len(y)))
-        first, member = merged
-        total, share = merged_costs(cost, member, len(first))
-        return cls(rows[first], y[first], total, member, share)
+        kind = merge_rows(rows, (loss.signs(y) > 0).astype(np.uint8)) if loss.can_merge else None
+        return cls(rows if kind is None else rows[kind[0]], *merged_columns(y, cost, kind, loss))
 
 
 class NewtonStart(NamedTuple):
@@ -152,10 +168,10 @@ class LocalRows:
         parts = zip(self.tasks, zones, strict=True)
         return [zone_curvature(task.rows, task.planes[0], task.planes[1] / h, zone, keep) for task, zone in parts]
 
-    def newton_steps(self, starts: Sequence[NewtonStart], h: float, steps: int) -> list[NewtonEnd]:
+    def newton_steps(self, starts: Sequence[NewtonStart], loss: RowLoss, steps: int) -> list[NewtonEnd]:
         """Take up to ``steps`` Newton steps in each task."""
         parts = zip(self.tasks, starts, strict=True)
-        return [NewtonEnd(*take_newton_steps(task.rows, *task.planes, task.y, task.cost, *start, h, steps)) for task, start in parts]
+        return [NewtonEnd(*take_newton_steps(task.rows, *task.planes, task.y, task.cost, *start, loss, steps)) for task, start in parts]
 
 
 Counts = NDArray[np.uint32]
@@ -229,22 +245,24 @@ class SpreadRows(TaskRows):
     cost: FloatArray
     member: IntArray
     share: FloatArray
+    within: FloatArray | float = 0.0
+    scatter: float = 0.0
 
     @classmethod
-    def of(cls, y: FloatArray, cost: FloatArray, merged: Sequence[tuple[int, tuple[IntArray, IntArray] | None]]) -> SpreadRows:
+    def of(
+        cls, y: FloatArray, cost: FloatArray, merged: Sequence[tuple[int, tuple[IntArray, IntArray] | None]], loss: RowLoss = HINGE
+    ) -> SpreadRows:
         """Return the rows from labels and costs ``(n,)``. ``merged`` has one entry per block: the number of rows of the block, and its
         merged rows, if any.
         """
         parts, at, kinds = [], 0, 0
         for n, kind in merged:
-            labels, costs = y[at : at + n], cost[at : at + n]
-            if kind is None:
-                parts.append((labels, costs, kinds + np.arange(n), np.ones(n)))
-            else:
-                total, share = merged_costs(costs, kind[1], len(kind[0]))
-                parts.append((labels[kind[0]], total, kinds + kind[1], share))
-            at, kinds = at + n, kinds + len(parts[-1][0])
-        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            labels, costs, member, *rest = merged_columns(y[at : at + n], cost[at : at + n], kind, loss)
+            parts.append((labels, costs, kinds + member, *rest))
+            at, kinds = at + n, kinds + len(labels)
+        *columns, within, scatter = zip(*parts, strict=True)
+        labels, costs, member, share = map(np.concatenate, columns)
+        return cls(labels, costs, member, share, np.concatenate(within) if loss.is_number else 0.0, float(sum(scatter)))
 
     def zone_request(self, task: int, zone: IntArray, keep: IntArray) -> HullRequest:
         """Return the request for the number of zone rows that each two columns of ``keep`` share."""
@@ -283,9 +301,9 @@ class BlockedRows:
         unit = self.tasks[request.task].planes[1] / h
         return [unit * (1 << q) for q in request.planes]
 
-    def newton_steps(self, starts: Sequence[NewtonStart], h: float, steps: int) -> list[NewtonEnd]:
+    def newton_steps(self, starts: Sequence[NewtonStart], loss: RowLoss, steps: int) -> list[NewtonEnd]:
         """Take up to ``steps`` Newton steps in all tasks simultaneously; requests of several tasks are combined into one."""
-        walks = {t: self._walk(t, start, h, steps) for t, start in enumerate(starts)}
+        walks = {t: self._walk(t, start, loss, steps) for t, start in enumerate(starts)}
         ends: dict[int, NewtonEnd] = {}
         asked = {t: next(walk) for t, walk in walks.items()}
         while asked:
@@ -299,19 +317,19 @@ class BlockedRows:
                     ends[t] = end.value
         return [ends[t] for t in range(len(starts))]
 
-    def _walk(self, t: int, start: NewtonStart, h: float, steps: int) -> Walk:
+    def _walk(self, t: int, start: NewtonStart, loss: RowLoss, steps: int) -> Walk:
         """Take the steps of :func:`gramplane.kernels.rules.newton.take_newton_steps`, one by one."""
         task, (delta, f, b) = self.tasks[t], start
         y, cost, keep = task.y, task.cost, np.flatnonzero(delta > NEGLIGIBLE_SHARE * delta.max())
         D = np.sqrt(delta[keep])
         g = f[keep] / D
         (F,) = yield [HullRequest(PRODUCT, t, _scattered(f[keep], keep, f.size))]
-        b = bias_root(F, y, cost, h, b)
-        value, taken = half_square(g) + smooth_value(F, y, cost, h, b), 0
+        b = loss.bias(F, y, cost, b)
+        value, taken, signs, h = half_square(g) + loss.value(F, y, cost, b), 0, loss.signs(y), loss.h
         for _ in range(steps):
-            zone = find_zone(F, y, cost, h, b)
+            zone = loss.zone(F, y, cost, b)
             request = task.rows_request(t, zone) if is_short(zone, keep) else task.zone_request(t, zone, keep)
-            sums, found = yield [HullRequest(SUMS, t, y * multipliers(F, y, cost, h, b)), request]
+            sums, found = yield [HullRequest(SUMS, t, signs * loss.multipliers(F, y, cost, b)), request]
             gradient = g - D * sums[keep]
             if request.kind == ROWS:
                 direction = zone_direction(found, task.planes[0][zone] * (task.planes[1] / h), keep, D, gradient)
@@ -319,7 +337,7 @@ class BlockedRows:
                 direction = newton_direction(curvature_of(found, self._weights(request, h)), D, gradient)
             slope = inner(gradient, direction)
             (dF,) = yield [HullRequest(PRODUCT, t, _scattered(D * direction, keep, f.size))]
-            trial_F, trial_b, trial_g, trial = search_line(F, dF, g, direction, b, value, slope, y, cost, h)
+            trial_F, trial_b, trial_g, trial = search_line(F, dF, g, direction, b, value, slope, y, cost, loss)
             taken += 1
             if not trial < value:
                 break

@@ -34,11 +34,11 @@ COMPLETE, CUT_BY_LENGTH, GIVEN_UP = range(3)
 
 @dataclass(frozen=True)
 class SignedRows:
-    """Propositions over the rows with alpha > 0, in the order in which the search counts them."""
+    """Propositions over the rows with non-zero alpha, in the order in which the search counts them."""
 
     columns: Words  # (p, words)
-    starts: IntArray  # (T, 2, 3), words of task t and sign (0: y = 1): bounded rows from [0] to [1], free ones to [2]
-    values: FloatArray  # (64 * words,) alpha of every row, 0 in the padding
+    starts: IntArray  # (T, 2, 3), words of task t and sign (0: y alpha > 0): bounded rows from [0] to [1], free ones to [2]
+    values: FloatArray  # (64 * words,) size of alpha of every row, 0 in the padding
     unit: float  # alpha of every bounded row
     similarity: FloatArray  # B, (T, T)
 
@@ -53,14 +53,14 @@ def order_signed_rows(
     starts, at = np.zeros((len(rows), 2, 3), np.int64), 0
     for t, (ids, sign, value) in enumerate(zip(rows, y, alpha, strict=True)):
         for side, positive in enumerate((True, False)):
-            mine = ((sign > 0) == positive) & (value > 0)
-            full = value >= unit * (1.0 - 1e-12)
+            mine = sign * value > 0 if positive else sign * value < 0
+            full = np.abs(value) >= unit * (1.0 - 1e-12)
             starts[t, side, 0] = at
             for part, chosen in enumerate((mine & full, mine & ~full)):
                 length = -(-int(chosen.sum()) // 64) * 64
                 order.append(np.full(length, n))
                 amounts.append(np.zeros(length))
-                order[-1][: chosen.sum()], amounts[-1][: chosen.sum()] = ids[chosen], value[chosen]
+                order[-1][: chosen.sum()], amounts[-1][: chosen.sum()] = ids[chosen], np.abs(value[chosen])
                 at += length // 64
                 starts[t, side, part + 1] = at
     places = np.concatenate(order) if order else np.zeros(0, np.int64)

@@ -19,6 +19,7 @@ MAX_NUMERIC_CLASSES = 20  # classes up to which whole numbers are taken for labe
 SELECTORS = ("fgm", "group-lasso", "multitask-selector")  # methods that choose among features
 FAR = 1e3  # ratio of the widths of two columns from which on the wide one rules
 MAX_COLUMNS = 100_000  # of more columns the widths are not looked at
+NEGLIGIBLE_R2 = 1e-9  # R2 of training rows up to which a model is no better than the mean
 # How a method says by itself that all rows get one answer, or why answers are wrong.
 SAID = ("nothing is selected", "no kernel has a weight", "steps are too long")
 
@@ -75,7 +76,7 @@ def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping
         other = "other columns" if rows.classes is None else "other columns, or class_weight='balanced'"
         return [f"every training row gets the same prediction: {weaker}, {other}"]
     if rows.classes is None:
-        if not isinstance(r2, float) or not r2 <= 0:
+        if not isinstance(r2, float) or not r2 <= NEGLIGIBLE_R2:
             return []
         return [f"training R2 is {r2:.3g}, no better than predicting the mean: {weaker}"]
     # Rows that count otherwise than one each are told otherwise than most of them would have it.

@@ -79,6 +79,7 @@ OF_ESTIMATORS = {"cluster", "run_on", "random_state", "verbose", "callbacks", "g
 NOT_IN_ESTIMATOR = {
     "Classifier": {"epsilon", "delta"},
     "Regressor": {"class_weight", "probability"},
+    "RuleEnsembleClassifier": {"loss"},
     "KTASelectionPathCV": {"p"},
     "RuleEnsembleClassifierCV": {"refit"},
 }

@@ -68,7 +68,7 @@ ENTRIES = [
     Entry("mkl-classes-recompute", 1e-2),
     *(Entry(f"latent-task-mkl-{kind}", 1e-1, LONG) for kind in ("hinge", "squared-inverted-recompute")),
     *(Entry("rule-ensemble-two", 1e-1, {"max_rounds": 30, "solver": solver}) for solver in ("auto", "newton", "mirror")),
-    Entry("rule-ensemble-classes", 1e-1, {"max_rounds": 30}),
+    *(Entry(f"rule-ensemble-{name}", 1e-1, {"max_rounds": 30}) for name in ("classes", "numbers", "task-numbers")),
     Entry("hierarchical-kernels-classes-recompute", 1e-1),
     *(Entry("hierarchical-kernels-tasks-mirror", 1e-1, {"solver": solver}) for solver in ("auto", "mirror")),
     *(Entry(f"multitask-mkl-{kind}", 1e-1, LONG) for kind in ("classes", "numbers-recompute", "mirror")),

@@ -36,6 +36,7 @@ SETTINGS = {
     "HierarchicalKernelClassifier": [{"dag": "subsets(gaussian; depth=1)"}],
     "HierarchicalKernelRegressor": [{"dag": "subsets(gaussian; depth=1)"}],
     "RuleEnsembleClassifier": [{"n_thresholds": 4, "max_rounds": 5}],
+    "RuleEnsembleRegressor": [{"n_thresholds": 4, "max_rounds": 5, "loss": loss} for loss in ("squared", "epsilon_insensitive")],
     "MultiTaskSelector": [{}, {"loss": "logistic"}],
 }
 """Parameters that say more than the defaults do, or as much in less time."""

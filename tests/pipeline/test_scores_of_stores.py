@@ -28,6 +28,7 @@ FITS = {
     "MKLRegressor": (KERNELS, T),
     "TriClassSVC": ({"kernel": "linear", "max_iter": 3}, TWO),
     "RuleEnsembleClassifier": ({"max_rounds": 2, "n_thresholds": 2}, TWO),
+    "RuleEnsembleRegressor": ({"max_rounds": 2, "n_thresholds": 2}, T),
     "HierarchicalKernelRegressor": ({"dag": "subsets(gaussian[0:2])"}, T),
     "MultiTaskMKLClassifier": (KERNELS, TWO),
     "MultiTaskMKLRegressor": (KERNELS, T),

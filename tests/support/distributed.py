@@ -52,11 +52,13 @@ BELOW: dict[str, Any] = {f"{BLOCKED_LATTICE}.SUBTREE_VISITS": 20, f"{BLOCKED_LAT
 
 
 def rows(path: Path, n: int = 200, d: int = 6, kind: str = "") -> BlockStore:
-    """Write rows of two classes; ``kind`` may name ``tasks``, ``covariates``, and ``both`` layouts."""
+    """Write rows of two classes; ``kind`` may name ``numbers``, ``tasks``, ``covariates``, and ``both`` layouts."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(n, d))
     y = np.where(X[:, 0] + 0.3 * X[:, 1] + 0.2 * rng.normal(size=n) > 0, 1, -1)
     more: dict[str, Any] = {"task_column": np.arange(n) * 7 % 3} if "tasks" in kind else {}
+    if "numbers" in kind:
+        y, more = y + X[:, 2], {"task": "regression"}
     more |= {"covariates": 5.0 + rng.normal(size=(n, 2))} if "covariates" in kind else {}
     return ingest((X, y), path, **more, **({"layout": "both"} if "both" in kind else {}))
 
@@ -140,6 +142,7 @@ DISTRIBUTED: dict[str, Case] = {
     ),
     "rule-ensemble-lengths": _case("rule-ensemble", RULES, rows, sizes={**ROW_BLOCKS, f"{BLOCKED_LATTICE}.SUBTREE_BYTES": 0}),
     "rule-ensemble-below": _case("rule-ensemble", RULES, rows, sizes={**ROW_BLOCKS, **BELOW}),
+    "rule-ensemble-numbers": _case("rule-ensemble", RULES, partial(rows, kind="numbers"), sizes={**ROW_BLOCKS, **BELOW}),
     "tri-class-svm-passes": _case("tri-class-svm", {**TRI, "algorithm": "dc", "balance": 0.1}, three_labels, "256KiB", UNLABELLED),
     "tri-class-svm-rows": _case("tri-class-svm", {**TRI, "kernel": "linear"}, three_labels, "192KiB", UNLABELLED),
 }

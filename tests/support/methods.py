@@ -272,6 +272,8 @@ CASES: dict[str, Case] = {
     ),
     "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),
+    "rule-ensemble-numbers": Case("rule-ensemble", RULES, _real, OTHER_RULES, {"test_share": 0.25}),
+    "rule-ensemble-task-numbers": Case("rule-ensemble", {**RULES, "loss": "epsilon_insensitive"}, _task_numbers, OTHER_RULES),
     "tri-class-svm-held-out": Case("tri-class-svm", {**TRI, "validation": 2}, _tri_class, OTHER_TRI, {**UNLABELLED, "test_share": 0.3}),
     "tri-class-svm-cccp-balance": Case(
         "tri-class-svm",

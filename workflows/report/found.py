@@ -67,7 +67,9 @@ def what_was_found(run: RunView, most: int = 10) -> Found | None:
     steady = {row["feature"]: percent(row["frequency"]) for row in run.tables.get("stability", ())}
     if shown.name == "selected" and steady:
         kept = [{**row, "selected in": steady.get(row["feature"], "")} for row in kept]
-    known = list(dict.fromkeys(key for row in kept for key in row if key != "column"))
+    # Of a real target, the sign of the weight is the vote.
+    hidden = {"column", "vote"} if run.summary.get("classes", ()) is None else {"column"}
+    known = list(dict.fromkeys(key for row in kept for key in row if key not in hidden))
     headings = _HEADINGS.get(shown.name, {key: key for key in known})
     columns = [key for key in headings if key in known]
     columns += [key for key in known if key.startswith("weight[") and "weight" not in known and key not in columns]

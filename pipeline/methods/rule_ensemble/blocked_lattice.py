@@ -20,6 +20,7 @@ from ....kernels.rules.machine import RuleProblem
 from ....kernels.rules.newton import MAX_PLANES
 from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, Ask, BlockedRows, HullRequest, SpreadRows, answer
+from ....kernels.rules.row_losses import HINGE, RowLoss
 from ....kernels.rules.search import COMPATIBLE, MAX_LENGTH, MAX_VIOLATORS, ViolatorSearch
 from ...core.resources import Resources, Shared
 from ...passes.blocks import Blocks, add_parts, join_lists, serial
@@ -124,6 +125,7 @@ class RowBlocks:
     y: tuple[np.ndarray, ...]
     cost: tuple[np.ndarray, ...]
     size: int  # rows of a block
+    loss: RowLoss = HINGE
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
@@ -139,8 +141,9 @@ class RowBlocks:
     @cached_property
     def tables(self) -> TaskTables:
         """Row numbers and labels of all tasks."""
-        y = np.concatenate(self.y)
-        return TaskTables(self.share("task-rows", np.concatenate(self.rows)), self.share("labels", (y > 0).astype(np.uint8)))
+        signs = self.loss.signs(np.concatenate(self.y))
+        rows, positive = self.share("task-rows", np.concatenate(self.rows)), self.share("labels", (signs > 0).astype(np.uint8))
+        return TaskTables(rows, positive, self.loss.can_merge)
 
     def parts(self, propositions: Propositions, name: str) -> list[BitsPart]:
         """Return references to the bits of propositions, block by block; newer bits with the same name replace older ones."""
@@ -192,7 +195,7 @@ class BlockedLattice(Conjunctions):
         name: str = "propositions",
     ) -> None:
         self.blocks, self.propositions, self.similarity, self.a, self.skip = blocks, propositions, similarity, a, skip
-        self.rows, self.y, self.cost, self.n = blocks.rows, blocks.y, blocks.cost, int(blocks.used.sum())
+        self.rows, self.y, self.cost, self.loss, self.n = blocks.rows, blocks.y, blocks.cost, blocks.loss, int(blocks.used.sum())
         self.parts, self.subtrees = blocks.parts(propositions, name), subtrees
         self._pairs: dict[int, np.ndarray] = {}
 
@@ -232,7 +235,8 @@ class BlockedLattice(Conjunctions):
         more = hull_bytes(len(items), largest, len(self.rows))
         pairs = list(zip(self.parts, parts, strict=True))
         found = self.blocks.run("merge", merge_chunk, pairs, merge_step(more, total), join_lists)
-        tasks = [SpreadRows.of(y, cost, kinds) for y, cost, kinds in zip(self.y, self.cost, zip(*found, strict=True), strict=True)]
+        parts_of_tasks = zip(self.y, self.cost, zip(*found, strict=True), strict=True)
+        tasks = [SpreadRows.of(y, cost, kinds, self.loss) for y, cost, kinds in parts_of_tasks]
         counts = np.array([[n if kind is None else len(kind[0]) for n, kind in kinds] for kinds in found])
         ends = np.cumsum(np.concatenate([np.zeros((1, len(tasks)), np.int64), counts]), axis=0)
         spans = [tuple((int(lo), int(hi)) for lo, hi in zip(*pair, strict=True)) for pair in itertools.pairwise(ends)]
@@ -243,7 +247,7 @@ class BlockedLattice(Conjunctions):
         else:
             refs = [(*pair, MergedSpans(span)) for pair, span in zip(pairs, spans, strict=True)]
             ask = _HullPasses(self.blocks, refs, len(items), more)
-        return RuleProblem(nodes.hull, tasks, self.root, rho, BlockedRows(tasks, ask))
+        return RuleProblem(nodes.hull, tasks, self.root, rho, BlockedRows(tasks, ask), self.loss)
 
     # -- searches ------------------------------------------------------------------------------------------------------------
 

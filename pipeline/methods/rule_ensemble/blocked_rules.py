@@ -11,6 +11,7 @@ import numpy as np
 
 from ....kernels.rules.bits import Words, count_ones, pack_conjunctions, unpack_bits
 from ....kernels.rules.propositions import CutMachine, Propositions, cut_changes, move_cuts
+from ....kernels.rules.row_losses import RowLoss
 from ...core.resources import Shared, resolve
 from ...passes.blocks import Ref, add_parts, serial
 from ...passes.columns import fetch_columns
@@ -75,18 +76,19 @@ def support_chunk(task: tuple[BitsPart, ValuesPart], rules: Rules) -> np.ndarray
 
 
 def changes_chunk(
-    task: tuple[BitsPart, ValuesPart], rules: Rules, bias: np.ndarray, e: int, tables: TaskTables, signs: Shared, cost: Shared
-) -> np.ndarray:
+    task: tuple[BitsPart, ValuesPart], rules: Rules, bias: np.ndarray, e: int, tables: TaskTables, labels: Shared, cost: Shared,
+    loss: RowLoss,
+) -> np.ndarray:  # fmt: skip
     """Return, for each row in use of a block, the change of its loss if proposition e becomes true for the row (on a worker)."""
     bits, part = task
     truth, task_rows = part.truth(rules.propositions, bits.in_use()), bits.task_rows(tables)
-    y, costs = ([resolve(values)[lo:hi] for lo, hi in bits.spans] for values in (signs, cost))
+    y, costs = ([resolve(values)[lo:hi] for lo, hi in bits.spans] for values in (labels, cost))
     step, parts = -(-rows_at_once(2 * len(rules.items)) // 64) * 64, []
     for lo in range(0, bits.n, step):
         hi = min(lo + step, bits.n)
         spans = [slice(*np.searchsorted(rows, (lo, hi))) for rows in task_rows]
         rows, *rest = ([values[span] for values, span in zip(each, spans, strict=True)] for each in (task_rows, y, costs))
-        machine = CutMachine(rules.items, rules.weights, bias, [some - lo for some in rows], *rest)
+        machine = CutMachine(rules.items, rules.weights, bias, [some - lo for some in rows], *rest, row_loss=loss)
         flags = unpack_bits(truth[:, lo // 64 : -(-hi // 64)], hi - lo)
         parts.append(cut_changes(machine, flags, machine.decisions(flags), e))
     return np.concatenate(parts)
@@ -149,7 +151,7 @@ class BlockedRules:
         """Return, for every row in use, the change of its loss if proposition e becomes true for the row, ``(n,)``, in one pass."""
         blocks = self.lattice.blocks
         labels, costs = blocks.share("signs", np.concatenate(blocks.y)), blocks.share("costs", np.concatenate(blocks.cost))
-        shared = with_cuts(self.rules, cuts), bias, e, blocks.tables, labels, costs
+        shared = with_cuts(self.rules, cuts), bias, e, blocks.tables, labels, costs, blocks.loss
         step = numbers_step(self._truth(self._in_use[0][1]), self.lattice.n, 24 * sum(map(len, blocks.rows)))
         return blocks.run("changes", changes_chunk, self._in_use, step, _join_rows, *shared)
 

@@ -25,6 +25,12 @@ class RuleConfig(MethodConfig):
         "auto",
         description="inverse regularisation strength, as in scikit-learn's SVC",
     )
+    loss: Literal["auto", "squared", "epsilon_insensitive"] = Field(
+        "auto", description="loss of a real target; auto: squared; classes have the hinge"
+    )
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.1, description="half-width of the tube, in standard deviations of the target"
+    )
     n_thresholds: Annotated[int, Field(ge=1, le=1000)] = Field(9, description="thresholds per numeric column, at quantiles")
     refine_cuts: bool = Field(True, description="move the thresholds of selected rules to the best values")
     categorical: list[StrictBool] | list[int | str] | None = Field(None, description="columns whose values are categories")

@@ -10,6 +10,7 @@ import numpy as np
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.row_losses import HINGE, RowLoss
 from ....kernels.rules.search import MAX_LENGTH
 from ....storage.encoding.record import TableColumns
 from ...core.memory import Item, refuse, total_bytes
@@ -31,7 +32,7 @@ class RuleTask:
     """Rows of one one-vs-rest or task model.
 
     * ``rows``: numbers of the rows among all samples.
-    * ``y``, ``cost``: labels and costs.
+    * ``y``, ``cost``: labels, or real targets in the solver's unit, and costs.
     * ``counts``: number of times that each row counts for thresholds; None means 1.
     """
 
@@ -115,8 +116,9 @@ def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int
 
 
 def read_rule_data(
-    data: Blocks, resources: Resources, config: RuleConfig, tasks: Sequence[RuleTask], similarity: np.ndarray, categorical: Sequence[int]
-) -> RuleData:
+    data: Blocks, resources: Resources, config: RuleConfig, tasks: Sequence[RuleTask], similarity: np.ndarray,
+    categorical: Sequence[int], loss: RowLoss = HINGE,
+) -> RuleData:  # fmt: skip
     """Return propositions and lattice of the rows that tasks use, in one pass over the columns.
 
     Raises MemoryBoundExceeded if the propositions exceed the driver's memory.
@@ -130,7 +132,7 @@ def read_rule_data(
     rows, y, cost = zip(*((position[task.rows], task.y, task.cost) for task in tasks), strict=True)
     if lies_in_blocks(config, n_samples, d, len(tasks), resources.driver_memory):
         most = most_propositions(config, d, n_samples)
-        blocks = RowBlocks(data, resources, used, rows, y, cost, block_rows(most, n_samples))
+        blocks = RowBlocks(data, resources, used, rows, y, cost, block_rows(most, n_samples), loss)
         propositions = packed_propositions(data, resources, counts, config.n_thresholds, categorical, keeps_bits=False).propositions
         # Categories may be more than what was planned for.
         items = driver_items(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
@@ -142,7 +144,7 @@ def read_rule_data(
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
     items = driver_items(config, packed.propositions.size, n, d, len(tasks), False)
     refuse("rule-ensemble", items, resources.fit_limit, REMEDY)
-    lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
+    lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied, loss)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ....kernels.graphs.hulls import NodeSet
-from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.machine import solve_rules
 from ....kernels.rules.search import MAX_LENGTH, ViolatorSearch, is_full, joined_searches
 from ...core.resources import Resources
@@ -46,7 +45,7 @@ class LatticeProblem:
         else:
             point = solve_rules(problem, warm=(master.weights, master.bias), tol=tol, max_iter=MAX_REWEIGHTINGS)
         solution = RuleMaster(point.G, point.bias, np.concatenate(point.alpha), master.steps + point.steps)
-        return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.step_bound), point.bound)
+        return solution, Restricted(point.objective, point.dual_point, point.bound)
 
     def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, resources: Resources) -> Violations:
         """Visit the children of the hull that may be among the worst violators; only these can be added."""

@@ -23,14 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from ....storage import DataError
+from ....kernels.rules.row_losses import HINGE, SQUARED, tube_loss
+from ....kernels.target_unit import LABELS, in_machine_unit
 from ....storage.data import column_numbers
 from ...core.memory import check_memory
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step
-from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_inputs
-from ...inputs.scores import AccuracyTracker, accuracy_metrics, fit_tracker, held_out_rows, scores_of
+from ...inputs.labels import labels_of, refuse_idle_classes, resolve_loss, row_costs, row_weights, store_inputs
+from ...inputs.scores import accuracy_metrics, fit_tracker, held_out_rows, scores_of
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, with_tasks
 from ...loops.active_set import FINISHED, ActiveState, active_step, unchanged_figures
 from ...models.model import Tables
@@ -49,7 +50,7 @@ MAX_SWEEPS = 6  # times that cuts are moved and rules fitted again
 
 
 class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
-    """A classifier of readable rules, selected from all conjunctions jointly."""
+    """A model of readable rules, selected from all conjunctions jointly."""
 
     name = "rule-ensemble"
     config = RuleConfig
@@ -58,14 +59,12 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
     programs = "methods.rule_ensemble.blocked_rules"
 
     def read_inputs(self, config: RuleConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:
-        """Return the parameters, and the classes, weights and tasks of a store; ``extra`` may contain ``test_share``.
+        """Return the parameters, and the target, weights and tasks of a store; ``extra`` may contain ``test_share``.
 
-        Raises DataError for a real target or a task without rows.
+        Raises DataError for a task without rows.
         """
         data, rows = resources.data, store_inputs(resources, self.name)
         tasks = store_tasks(data)
-        if rows.classes is None:
-            raise DataError("the target is real-valued; rule-ensemble separates classes (ingest with --task classification)", data.url)
         rows = rows if tasks is None else with_tasks(rows, tasks, data.url)
         rows = rows.without(held_out_rows(extra, rows.target, resources.seed, rows.classes))
         return config, RuleInputs.of(rows, data.feature_names(), data.encoding)
@@ -86,17 +85,25 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         n, n_cols = len(rows.target), inputs.data.n_cols
         chosen = [entry for entry in column_numbers(config.categorical or (), n_cols, "categorical") if entry not in inputs.nominal]
         categorical = sorted({*categorical_columns(chosen, n_cols, inputs.names), *inputs.categories})
+        kind = resolve_loss(config.loss, rows.classes, ("squared", "epsilon_insensitive"), ("hinge",))
+        loss = {"hinge": HINGE, "squared": SQUARED}.get(kind) or tube_loss(config.epsilon)
+        numbers, unit = None, LABELS
+        if rows.classes is None:
+            numbers, unit = in_machine_unit(rows.target, row_weights(config, rows), centred=True)
+        codes = rows.codes if isinstance(rows, TaskInputs) else None
         if isinstance(rows, TaskInputs):
             refuse_more_classes(rows)
-            machines, fit, codes = _task_machines(rows, cost), fit_tracker(rows, rows.held_out), rows.codes
+            machines = _task_machines(rows, cost, rows.signs() if numbers is None else numbers)
         else:
-            refuse_idle_classes(rows.labels, rows.target, cost)
+            if rows.classes is not None:
+                refuse_idle_classes(rows.labels, rows.target, cost)
             used = np.flatnonzero(cost > 0)
             counts = None if rows.sample_weight is None else rows.sample_weight[used]
-            machines = [RuleTask(used, labels_of(rows, machine)[used], cost[used], counts) for machine in range(rows.n_machines)]
-            fit, codes = AccuracyTracker(0, len(machines), rows.target, rows.held_out), None
+            targets = [numbers] if numbers is not None else [labels_of(rows, machine) for machine in range(rows.n_machines)]
+            machines = [RuleTask(used, target[used], cost[used], counts) for target in targets]
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
-        problem = RulesProblem(config, inputs, tuple(machines), similarity, tuple(categorical), resources, (fit,), codes)
+        fits = (fit_tracker(rows, rows.held_out),)
+        problem = RulesProblem(config, inputs, tuple(machines), similarity, tuple(categorical), resources, fits, codes, loss, unit)
         # How many propositions there are is known after the first pass, which looks again.
         check_memory(self.name, driver_items(config, 1, n, 1, len(machines), problem.in_blocks), resources, REMEDY)
         return problem
@@ -119,7 +126,7 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
             sizes = np.sqrt(np.sum(new.master.weights**2, axis=1))
             n_selected = int(np.sum(sizes > prune * sizes.max(initial=0.0)))
         accuracy = accuracy_metrics(problem.fits, dict(enumerate(problem.row_values(new, resources).T))) if problem.fits else {}
-        return Step(new, {**figures, "newton_steps": new.master.steps, "n_selected": n_selected, **accuracy})
+        return Step(new, {**problem.unit.figures(figures), "newton_steps": new.master.steps, "n_selected": n_selected, **accuracy})
 
     def _grow(self, problem: RulesProblem, state: RuleState, resources: Resources) -> tuple[RuleState, dict[str, Any]]:
         config, data = problem.config, problem.rules(resources)
@@ -190,13 +197,13 @@ class Rule(Method[RuleConfig, RulesProblem, RuleState, RuleModel]):
         return problem.continued(fresh, last)
 
 
-def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[RuleTask]:
-    signs, machines = inputs.signs(), []
+def _task_machines(inputs: TaskInputs, cost: np.ndarray, target: np.ndarray) -> list[RuleTask]:
+    machines = []
     for t in range(inputs.n_tasks):
         rows = inputs.rows(t)
         rows = rows[cost[rows] > 0]
         counts = None if inputs.sample_weight is None else inputs.sample_weight[rows]
-        machines.append(RuleTask(rows, signs[rows], cost[rows], counts))
+        machines.append(RuleTask(rows, target[rows], cost[rows], counts))
     return machines
 
 

@@ -32,7 +32,7 @@ class RuleModel(Model):
 
     record_name: ClassVar[str] = "RuleModel"
     params_json: str
-    classes_json: str  # labels in order
+    classes_json: str  # labels in order, null for a real target
     tasks_json: str  # task names in order, null without tasks
     names_json: str  # of the features, or null
     categories_json: str  # {column: [name of category 0, 1, ...]} of columns given as text
@@ -64,8 +64,8 @@ class RuleModel(Model):
         return None if names is None else tuple(names)
 
     @cached_property
-    def classes(self) -> list[Any]:
-        """Class labels."""
+    def classes(self) -> list[Any] | None:
+        """Class labels; None for a real target."""
         return json.loads(self.classes_json)
 
     @property
@@ -94,6 +94,8 @@ class RuleModel(Model):
         """Return the names of the columns of the decision values."""
         if self.tasks is not None:
             return [str(task) for task in self.tasks]
+        if self.classes is None:
+            return ["value"]
         return [str(label) for label in (self.classes[1:] if len(self.classes) == 2 else self.classes)]
 
     def decision_values(self, data: Blocks, resources: Resources, task: ArrayLike | None = None, **rows: Any) -> np.ndarray:
@@ -164,8 +166,9 @@ def _level_condition(column: int, feature: str, level: str | None, holds: bool) 
 def rule_records(model: RuleModel) -> list[dict[str, Any]]:
     """Return the rules in descending order of weight: text, support, vote, weight, columns and thresholds.
 
-    ``vote`` is the label that the rule predicts. With several classes or tasks, ``vote`` and ``weight`` refer to the model with the largest
-    weight, and ``weights`` has the weights of all models.
+    ``vote`` is the label that the rule predicts, and ``weight`` is positive. For a real target ``weight`` is what the rule adds to the
+    prediction, and ``vote`` is its sign, 1 or -1. With several classes or tasks, ``vote`` and ``weight`` refer to the model with the
+    largest weight, and ``weights`` has the weights of all models.
     """
     outputs = model.outputs()
     return [_record(model, int(r), outputs) for r in model.by_weight]
@@ -211,8 +214,11 @@ def rule_certificate(model: RuleModel) -> dict[str, Any]:
 def _record(model: RuleModel, r: int, outputs: list[str]) -> dict[str, Any]:
     parts, row = conditions(model, model.propositions, model.items(r)), model.weights[r]
     machine = int(np.argmax(np.abs(row)))
-    is_for = bool(row[machine] > 0)
-    if model.tasks is not None or len(model.classes) == 2:
+    is_for, weight = bool(row[machine] > 0), float(abs(row[machine]))
+    vote: object
+    if model.classes is None:
+        vote, weight = 1 if is_for else -1, float(row[machine])
+    elif model.tasks is not None or len(model.classes) == 2:
         vote = model.classes[int(is_for)]
     else:
         vote = model.classes[machine] if is_for else f"not {model.classes[machine]}"
@@ -220,7 +226,7 @@ def _record(model: RuleModel, r: int, outputs: list[str]) -> dict[str, Any]:
         "text": " and ".join(part["text"] for part in parts),
         "support": int(model.support[r]),
         "vote": vote,
-        "weight": float(abs(row[machine])),
+        "weight": weight,
         "length": len(parts),
         "columns": [part["column"] for part in parts],
         "conditions": parts,

@@ -15,6 +15,8 @@ from ....kernels.rules.bits import MAX_UNPACKED_BYTES, set_bits
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.machine import RulePoint, RuleProblem, RuleSearch
 from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.row_losses import HINGE, RowLoss
+from ....kernels.target_unit import LABELS, TargetUnit
 from ....kernels.weights.domains import Simplex
 from ...core.memory import driver_plan
 from ...core.resources import Resources
@@ -150,6 +152,8 @@ class RulesProblem:
     planned: Resources  # where it was made
     fits: tuple[AccuracyTracker | R2Tracker, ...] = ()  # the classifier whose accuracy is followed, if any
     task_codes: np.ndarray | None = None  # (n_samples,) machine that decides a row; None: all do
+    loss: RowLoss = HINGE
+    unit: TargetUnit = LABELS  # of a real target
 
     def __post_init__(self) -> None:
         config = self.config
@@ -164,7 +168,7 @@ class RulesProblem:
     def rules(self, resources: Resources) -> RuleData:
         """Return propositions and lattice, computed by a pass at the first call."""
         if self._rules is None:
-            self._rules = read_rule_data(self.data, resources, self.config, self.tasks, self.similarity, self.categorical)
+            self._rules = read_rule_data(self.data, resources, self.config, self.tasks, self.similarity, self.categorical, self.loss)
         return self._rules
 
     def take_over(self, before: RulesProblem) -> None:
@@ -227,12 +231,12 @@ class RulesProblem:
         return replace(fresh, active=replace(fresh.active, nodes=nodes), master=master)
 
     def row_values(self, state: RuleState, resources: Resources) -> np.ndarray:
-        """Return the decision values of all models, or of each row's task, ``(n_samples, n_machines)``."""
-        values = self.rule_values(state, resources)
+        """Return the decision values of all models, or of each row's task, ``(n_samples, n_machines)``, in the unit of the target."""
+        values = self.unit.values(self.rule_values(state, resources))
         return values if self.task_codes is None else values[np.arange(len(values)), self.task_codes][:, None]
 
     def rule_values(self, state: RuleState, resources: Resources) -> np.ndarray:
-        """Return ``(n_samples, n_machines)`` decision values of the current rules."""
+        """Return ``(n_samples, n_machines)`` decision values of the current rules, in the solver's unit."""
         found = self.rules(resources)
         rules, share = (state.hull_rules(found), 0.0) if state.kept is None else (state.kept, self.config.prune)
         items, n, (positions, weights) = rules.items(), self.data.n_rows, rules.above(share)

@@ -10,11 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ....kernels.bounds import sound_gap
-from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.bits import pack_bits, unpack_bits
 from ....kernels.rules.lattice import RuleLattice
-from ....kernels.rules.machine import solve_rules
-from ....kernels.rules.newton import bias_root
+from ....kernels.rules.machine import dual_point, solve_rules
 from ....kernels.rules.propositions import ABOVE, AT_MOST, CutMachine, Propositions, refine_cuts
 from ...core.resources import Resources
 from ...inputs.tasks import TaskInputs
@@ -82,7 +80,7 @@ def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.nda
     items, propositions = rules.items(), rules.propositions
     if isinstance(lattice, BlockedLattice):
         return BlockedRules(lattice, Rules(propositions, tuple(map(tuple, items)), rules.weights)).moved_cuts(rules.bias)
-    machine = CutMachine(items, rules.weights, rules.bias, lattice.rows, lattice.y, lattice.cost)
+    machine = CutMachine(items, rules.weights, rules.bias, lattice.rows, lattice.y, lattice.cost, lattice.loss)
     flags = unpack_bits(lattice.columns, lattice.n)
     columns = [values[int(column)] for column in propositions.column]
     return refine_cuts(machine, flags, propositions.kind, propositions.cut, columns)[0]
@@ -112,9 +110,9 @@ def prune_rules(rules: SelectedRules, lattice: Lattice, share: float, is_last: b
         return replace(rules, weights=pruned)
     items = rules.items()
     decisions = lattice.decisions([items[r] for r in positions], weights)
-    bias = np.empty(len(rules.bias))
+    bias, loss = np.empty(len(rules.bias)), lattice.loss.smoothed(BIAS_SMOOTHING)
     for t, (F, y, cost) in enumerate(zip(decisions, lattice.y, lattice.cost, strict=True)):
-        bias[t] = bias_root(F, y, cost, BIAS_SMOOTHING, float(rules.bias[t]))
+        bias[t] = loss.bias(F, y, cost, float(rules.bias[t]))
     return replace(rules, weights=pruned, bias=bias)
 
 
@@ -130,27 +128,27 @@ MAX_PROPOSITIONS, MAX_ROWS = 30, 1000
 def build_rule_model(problem: RulesProblem, state: RuleState, resources: Resources) -> RuleModel:
     """Return the model of the last state: the selected rules, with equal rules merged, and the active set from which they were selected."""
     assert state.kept is not None
-    config, about, data = problem.config, problem.inputs, problem.rules(resources)
+    config, about, data, unit = problem.config, problem.inputs, problem.rules(resources), problem.unit
     inputs = about.rows
     propositions, items, weights = _merge_rules(state.kept, config.prune)
     hull = state.hull_rules(data)
     active, active_items = renumber(hull.items())
     return RuleModel(
         params_json=config.model_dump_json(),
-        classes_json=json.dumps(list(inputs.labels)),
+        classes_json=json.dumps(None if inputs.classes is None else list(inputs.labels)),
         tasks_json=json.dumps(list(inputs.names) if isinstance(inputs, TaskInputs) else None),
         names_json=json.dumps(None if about.names is None else [str(name) for name in about.names]),
         categories_json=json.dumps({str(column): list(values) for column, values in about.categories.items()}),
         n_features=int(about.data.n_cols),
         propositions=propositions,
         **_packed_lists("rule", items),
-        weights=weights,
-        intercepts=-state.kept.bias,
+        weights=unit.size * weights,
+        intercepts=unit.values(-state.kept.bias),
         support=_supports(problem, propositions, items, weights, resources),
         active_propositions=data.propositions.take(active),
         **_packed_lists("active", active_items),
-        active_weights=hull.weights,
-        figures={**_figures(state, state.kept, config.tol), "descendant_gap": descendant_gap(data.lattice, state)},
+        active_weights=unit.size * hull.weights,
+        figures=unit.figures({**_figures(state, state.kept, config.tol), "descendant_gap": descendant_gap(data.lattice, state)}),
         origins_json=json.dumps({str(column): list(origin) for column, origin in about.origins.items()}),
         first_feature=int(getattr(about.data, "first_feature", 0)),
     )
@@ -220,8 +218,7 @@ def descendant_gap(lattice: Lattice, state: RuleState) -> float:
     active, alpha = state.active, state.master.alpha
     if isinstance(lattice, BlockedLattice) or lattice.p > MAX_PROPOSITIONS or lattice.n > MAX_ROWS or not np.isfinite(active.upper):
         return float("nan")
-    used = alpha > 0
-    reach = float(max(np.min(np.concatenate(lattice.cost)[used] / alpha[used]), 1.0)) if used.any() else 1.0
+    point = dual_point([lattice.loss.dual_terms(alpha, np.concatenate(lattice.y), np.concatenate(lattice.cost))])
     # The nodes that joined last came after the multipliers.
     bound = max(active.bound, lattice.descendant_bound(active.nodes, split_alpha(lattice, state.master)))
-    return float(sound_gap(active.upper - DualPoint(float(alpha.sum()), 0.0, reach).value(bound), active.upper))
+    return float(sound_gap(active.upper - point.value(bound), active.upper))

@@ -42,11 +42,13 @@ class TaskTables:
     """Rows of all tasks, one task after the other.
 
     * ``rows``: index of each row among the rows in use.
-    * ``positive``: whether its label is positive.
+    * ``positive``: whether its label is positive; always for real targets.
+    * ``can_merge``: whether rows that agree in all conjunctions and in ``positive`` can be one row.
     """
 
     rows: Shared  # (sum of n_t,) positions among the rows in use, ascending within a task
     positive: Shared  # (sum of n_t,) uint8
+    can_merge: bool
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class HullPart:
         positive, rows, kinds = resolve(self.tables.positive), [], []
         for (lo, hi), mine in zip(self.bits.spans, self.bits.task_rows(self.tables), strict=True):
             chosen = packed[mine]
-            kind = merge_rows(chosen, positive[lo:hi]) if hi > lo else None
+            kind = merge_rows(chosen, positive[lo:hi]) if self.tables.can_merge and hi > lo else None
             rows.append(chosen if kind is None else chosen[kind[0]])
             kinds.append(None if kind is None else (kind[0].astype(np.int32), kind[1].astype(np.int32)))
         return HullBlock(rows, kinds, len(self.items))

@@ -8,23 +8,25 @@ from gramplane.kernels.rules.bits import pack_bits, pack_rows, unpack_bits
 from gramplane.kernels.rules.levels import LevelSearch, Open, candidate_sums, visited_level
 from gramplane.kernels.rules.machine import RuleProblem, solve_rules
 from gramplane.kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, BlockedRows, SpreadRows, answer, merge_rows
+from gramplane.kernels.rules.row_losses import tube_loss
 from gramplane.kernels.rules.search import COMPATIBLE, kinds_of_pairs, order_signed_rows
+from tests.kernels.rules.test_numbers import numbers
 from tests.kernels.rules.test_rules import make
 
 
 def blocked_problem(lattice, nodes, rho, cuts):
     """The restricted problem with its rows in blocks that end at ``cuts``."""
-    packed = pack_rows(lattice.flags(nodes))
+    packed, loss = pack_rows(lattice.flags(nodes)), lattice.loss
     edges = [0, *cuts, lattice.n]
     blocks, tasks = [[] for _ in edges[1:]], []
     for rows, y, cost in zip(lattice.rows, lattice.y, lattice.cost, strict=True):
         kinds = []
         for block, lo, hi in zip(blocks, edges[:-1], edges[1:], strict=True):
             mine = rows[(rows >= lo) & (rows < hi)]
-            kind = merge_rows(packed[mine], (y[(rows >= lo) & (rows < hi)] > 0).astype(np.uint8))
+            kind = merge_rows(packed[mine], (loss.signs(y)[(rows >= lo) & (rows < hi)] > 0).astype(np.uint8)) if loss.can_merge else None
             block.append(packed[mine] if kind is None else packed[mine][kind[0]])
             kinds.append((len(mine), kind))
-        tasks.append(SpreadRows.of(y, cost, kinds))
+        tasks.append(SpreadRows.of(y, cost, kinds, loss))
 
     def ask(requests):
         return [reply(request) for request in requests]
@@ -39,7 +41,7 @@ def blocked_problem(lattice, nodes, rho, cuts):
             parts.append(answer(rows, nodes.size, request._replace(**mine)))
         return np.concatenate(parts) if request.kind in SIDE_BY_SIDE else sum(parts[1:], parts[0])
 
-    return RuleProblem(nodes.hull, tasks, lattice.root, rho, BlockedRows(tasks, ask))
+    return RuleProblem(nodes.hull, tasks, lattice.root, rho, BlockedRows(tasks, ask), loss)
 
 
 CASES = {
@@ -47,6 +49,9 @@ CASES = {
     "costs of several planes": (make(5, 200, seed=4)[0], {"costs": np.resize([1.0, 3.0, 5.0], 200)}),
     "two machines": (make(5, 150, 2, seed=5)[0], {}),
     "more conjunctions than rows": (make(9, 40, seed=8)[0], {"pairs": True}),
+    "squared loss": (numbers(5, 200, seed=3)[0], {}),
+    "squared loss of tasks that share weight": (numbers(5, 150, 2, seed=6, similarity=np.array([[1.0, 0.4], [0.4, 1.0]]))[0], {}),
+    "tube": (numbers(5, 200, seed=3, loss=tube_loss(0.1))[0], {}),
     "tasks that share weight": (make(5, 150, 2, seed=6, similarity=np.array([[1.0, 0.4], [0.4, 1.0]]))[0], {}),
 }
 

@@ -22,11 +22,9 @@ from gramplane.kernels.rules.bits import (
 from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import MergedRows, RuleProblem, solve_rules
 from gramplane.kernels.rules.newton import (
-    bias_root,
     cost_planes,
     newton_direction,
     search_line,
-    smooth_value,
     zone_curvature,
     zone_direction,
 )
@@ -42,6 +40,7 @@ from gramplane.kernels.rules.propositions import (
     proposition_text,
     refine_cuts,
 )
+from gramplane.kernels.rules.row_losses import HingeLoss, bias_root, smooth_value
 from gramplane.kernels.rules.search import COMPATIBLE, kinds_of_pairs
 from gramplane.pipeline.methods.rule_ensemble.problem import solve_mirror
 from tests.support.clusters import ROOT
@@ -192,7 +191,7 @@ def test_a_line_ends_where_little_of_its_slope_is_left(length):
     slopes = [(value_at(g + step * unit) - value_at(g - step * unit)) / (2 * step) for unit in np.eye(12)]
     direction = -length * np.array(slopes)
     slope, b = float(direction @ slopes), bias_root(Phi @ g, y, cost, h, 0.0)
-    F, bias, end, value = search_line(Phi @ g, Phi @ direction, g, direction, b, value_at(g), slope, y, cost, h)
+    F, bias, end, value = search_line(Phi @ g, Phi @ direction, g, direction, b, value_at(g), slope, y, cost, HingeLoss(h))
     np.testing.assert_allclose(F, Phi @ end, atol=1e-12)
     assert value == pytest.approx(value_at(end)) and bias == pytest.approx(bias_root(F, y, cost, h, 0.0), abs=1e-9)
     lengths = np.linspace(0.0, 1.0, 2001)

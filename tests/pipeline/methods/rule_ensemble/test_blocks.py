@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
-from gramplane.pipeline import RuleEnsembleClassifier, run_method
+from gramplane.pipeline import RuleEnsembleClassifier, RuleEnsembleRegressor, run_method
 from gramplane.pipeline.core.memory import total_bytes
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.labels import Inputs
@@ -70,7 +70,17 @@ def tasks():
     return (X, y), {"task": np.arange(240) % 3}, {**PARAMS, "task_kernel": kernel, "max_visits": 300}
 
 
-@pytest.mark.parametrize("problem", [wide, weighted, classes, tasks])
+def numbers():
+    X, y = planted(240)
+    return (X, 3.0 * y + X[:, 2]), {"sample_weight": np.resize([1.0, 2.0, 0.0, 0.5], 240)}, PARAMS
+
+
+def task_numbers():
+    X, y = planted(240)
+    return (X, 3.0 * y + X[:, 2]), {"task": np.arange(240) % 3}, {**PARAMS, "loss": "epsilon_insensitive", "max_visits": 300}
+
+
+@pytest.mark.parametrize("problem", [wide, weighted, classes, tasks, numbers, task_numbers])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_rules_and_certificate_are_those_of_one_process(problem, monkeypatch):
     args, named, params = problem()
@@ -78,7 +88,8 @@ def test_rules_and_certificate_are_those_of_one_process(problem, monkeypatch):
     for mode in ("here", "one block", "small blocks", "small blocks, below"):
         with monkeypatch.context() as patch:
             place_rows(patch, mode)
-            fits[mode] = RuleEnsembleClassifier(**params).fit(*args, **named)
+            kind = RuleEnsembleRegressor if problem in (numbers, task_numbers) else RuleEnsembleClassifier
+            fits[mode] = kind(**params).fit(*args, **named)
     here = fits["here"]
     assert named_bytes(fits["one block"].model_) == named_bytes(here.model_)
     for name in ("objective", "gap", "looked_at", "n_nodes", "newton_steps"):

@@ -26,7 +26,7 @@ from gramplane.pipeline.methods.rule_ensemble.problem import RulesProblem
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
 from gramplane.pipeline.methods.rule_ensemble.refinement import descendant_gap
 from gramplane.pipeline.passes.blocks import byte_groups
-from gramplane.storage import DataError, MemoryBlocks
+from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 
@@ -345,13 +345,6 @@ def test_the_command_line_fits_rules(tmp_path):
     words = ["fit", "rule-ensemble", "--data", tmp_path / "data.zarr", "--run", tmp_path / "run", "--set", "C=2", "--set", "n_thresholds=2"]
     assert main([*map(str, words), "--quiet"]) == 0
     assert load_model(tmp_path / "run").get_params()["n_thresholds"] == 2
-
-
-def test_a_real_target_is_refused(tmp_path):
-    X, _ = planted(40)
-    ingest((X, X[:, 0]), tmp_path / "data.zarr", task="regression")
-    with pytest.raises(DataError, match="real-valued"):
-        run_method("rule-ensemble", {}, data=str(tmp_path / "data.zarr"), run=str(tmp_path / "run"))
 
 
 def test_rules_of_equal_weight_stay_in_place_however_a_processor_rounds():
