@@ -21,7 +21,10 @@ from ..jit import compiled
 from .scores import correlations
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, view
 
+ADDITIVE = ("hik", "additive_gaussian", "additive_chi2")
 HARMONICS = 5  # Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all.
+CHI2_STEP = 0.5  # Of the samples of the additive chi-squared spectrum, at 0 and one step: a constant, a cosine and a sine, 3 columns.
+CHI2_AMPLITUDE = np.array([math.sqrt(CHI2_STEP), math.sqrt(2.0 * CHI2_STEP / math.cosh(math.pi * CHI2_STEP))])
 GAUSSIAN_REACH = 15.4  # ``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3.
 REACHED = 1.0 + 2.0**-20
 """A value counts as having reached a bin edge if it is at most one part in a million below the edge, because float32 multiples of ``M /
@@ -43,18 +46,20 @@ class Expansion:
       generalised kernel ``min(|x|^a, |z|^a)`` of values of either sign.
     * ``"additive_gaussian"``: ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman). ``gamma`` is
       measured in the feature's unit to the power -2.
+    * ``"additive_chi2"``: ``2 x z / (x + z)`` of values >= 0 by a sampled spectrum of 3 columns, those of scikit-learn's
+      ``AdditiveChi2Sampler`` (Vedaldi and Zisserman).
 
     Raises ValueError if the name is unknown or a parameter is not positive.
     """
 
-    name: Literal["identity", "hik", "additive_gaussian"] = "identity"
+    name: Literal["identity", "hik", "additive_gaussian", "additive_chi2"] = "identity"
     gamma: float = 1.0
     n_bins: int = 100
     exponent: float | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in ("identity", "hik", "additive_gaussian"):
-            raise ValueError(f"feature map is {self.name!r}; it must be 'identity', 'hik' or 'additive_gaussian'")
+        if self.name not in ("identity", *ADDITIVE):
+            raise ValueError(f"feature map is {self.name!r}; it must be 'identity', 'hik', 'additive_gaussian' or 'additive_chi2'")
         if not (self.gamma > 0 and math.isfinite(self.gamma)):
             raise ValueError(f"gamma is {self.gamma}; it must be positive and finite")
         if self.n_bins < 1:
@@ -65,7 +70,7 @@ class Expansion:
     @property
     def width(self) -> int:
         """Number of columns per feature."""
-        return {"identity": 1, "hik": self.n_bins, "additive_gaussian": 2 * HARMONICS + 1}[self.name]
+        return {"identity": 1, "hik": self.n_bins, "additive_gaussian": 2 * HARMONICS + 1, "additive_chi2": 3}[self.name]
 
 
 def gaussian_period(gamma: float, extent: Array) -> Array:
@@ -200,11 +205,11 @@ def _ranges(expansion: Expansion, minimum: Array, maximum: Array, k: int) -> _Ra
             raise ValueError(f"{name} has shape {bound.shape}; it needs one number for each of the {k} features")
         if not np.isfinite(bound).all():
             raise ValueError(f"{name}[{int(np.argmin(np.isfinite(bound)))}] is not finite; ranges must be finite")
-    if expansion.name == "hik":
+    if expansion.name != "additive_gaussian":
         negative = np.flatnonzero(low < 0)
         if negative.size:
             j = negative[0]
-            raise ValueError(f"column {j} of the block holds {low[j]:g}; the histogram intersection kernel needs values >= 0")
+            raise ValueError(f"column {j} of the block holds {low[j]:g}; feature map {expansion.name!r} needs values >= 0")
         return _Ranges(low, high, np.zeros(0), np.zeros((k, 0)))
     period = gaussian_period(expansion.gamma, np.maximum(high - low, 0.0))
     power = _amplitudes(expansion.gamma, period, np.arange(HARMONICS + 1))
@@ -242,21 +247,29 @@ def _powers(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) ->
     return powers, replace(expansion, exponent=None), np.zeros(len(largest)), largest**a
 
 
+def _mapped_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
+    if expansion.exponent is not None:
+        powers, plain, low, high = _powers(X, expansion, minimum, maximum)
+        return expanded_scores(powers, u, plain, low, high)
+    squares = correlations(expand(X, expansion, minimum, maximum), u) ** 2
+    return squares.reshape(-1, expansion.width).sum(axis=1)
+
+
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
     """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of each feature, without forming its columns.
 
     ``X`` is an ``(n, k)`` block, ``u`` the ``(n,)`` dual vector. ``minimum`` and ``maximum``, ``(k,)``, are the ranges of the training
     values, zeros included; values outside are clipped. Histogram intersection takes one weighted histogram per feature and a reverse
-    cumulative sum; for this kernel without an exponent, ``minimum`` must not be negative.
+    cumulative sum. For this kernel without an exponent, and for ``"additive_chi2"``, ``minimum`` must not be negative.
     """
     n, k = shape(X)
     if expansion.name == "identity":
         return correlations(X, u) ** 2
-    if expansion.exponent is not None:
+    if expansion.exponent is not None or expansion.name == "additive_chi2":
         at_once = max(1, MAPPED_AT_ONCE // max(n, 1))
         parts = [slice(j, j + at_once) for j in range(0, k, at_once)]
-        mapped = (_powers(X[:, part], expansion, minimum[part], maximum[part]) for part in parts)
-        return np.concatenate([np.zeros(0), *(expanded_scores(powers, u, plain, low, high) for powers, plain, low, high in mapped)])
+        scores = (_mapped_scores(X[:, part], u, expansion, minimum[part], maximum[part]) for part in parts)
+        return np.concatenate([np.zeros(0), *scores])
     u, ranges, block = checked_dual(u, n), _ranges(expansion, minimum, maximum, k), view(X)
     out = np.zeros(k)
     for begin in range(0, k, FEATURES_AT_ONCE):
@@ -305,12 +318,33 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
     return sp.csc_array((data, rows.astype(np.int32), indptr.astype(np.int32)), shape=(n, k * n_bins))
 
 
+def _chi2_waves(values: Array) -> Array:
+    """Return the sampled map of numbers ``(m,)``, ``(m, 3)``: ``sqrt(x)`` times the waves of ``log x``; zero for numbers that are not
+    positive.
+    """
+    out, is_positive = np.zeros((values.size, 3)), values > 0
+    x = values[is_positive].astype(np.float64)
+    waves = np.empty((x.size, 3))
+    _fill_waves(np.log(x), -math.inf, math.inf, CHI2_STEP, CHI2_AMPLITUDE, waves)
+    out[is_positive] = np.sqrt(x)[:, None] * waves
+    return out
+
+
+def _expand_chi2(X: Columns) -> Columns:
+    n, k = shape(X)
+    if isinstance(X, np.ndarray):
+        return _chi2_waves(X.ravel(order="F")).reshape(k, n, 3).transpose(0, 2, 1).reshape(3 * k, n).T
+    parts = [sp.csc_array((column, X.indices, X.indptr), shape=(n, k)) for column in _chi2_waves(X.data).T]
+    return sp.csc_array(sp.hstack(parts, format="csc"))[:, np.arange(3 * k).reshape(3, k).T.ravel()]
+
+
 def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> Columns:
     """Return the columns ``Phi_1 | Phi_2 | ...`` of a block of features, float64 ``(n, k * width)``; ranges as in :func:`expanded_scores`.
 
     Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``. This reproduces ``min(x, z)`` at multiples of
     ``M_j / N`` and stays sparse; with an exponent a, ``|x|^a`` replaces x, and M_j is its maximum. The Gaussian map sends zero to a
-    non-zero vector, so its columns are always dense.
+    non-zero vector, so its columns are always dense. The map of ``"additive_chi2"`` needs no ranges, clips only negative values, and stays
+    sparse.
     """
     if expansion.name == "identity":
         return X
@@ -319,6 +353,8 @@ def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> 
     ranges = _ranges(expansion, minimum, maximum, shape(X)[1])
     if expansion.name == "additive_gaussian":
         return _expand_waves(X, expansion.width, ranges)
+    if expansion.name == "additive_chi2":
+        return _expand_chi2(X)
     if isinstance(X, np.ndarray):
         return _expand_bins_dense(X, expansion.n_bins, ranges.high)
     return _expand_bins_sparse(X, expansion.n_bins, ranges.high)

@@ -120,7 +120,7 @@ def test_another_width_at_prediction(form):
         ("n_features_to_select", 0, "at least 1"),
         ("loss", "hinge", "'auto', 'squared_hinge', 'logistic', 'squared'"),
         ("group_weight", "size", "'none' or '1/size'|valid list"),
-        ("feature_map", "poly3", "'poly2', 'hik' or 'additive_gaussian'"),
+        ("feature_map", "poly3", "'poly2', 'hik', 'additive_gaussian' or 'additive_chi2'"),
         ("gamma", 0.0, "greater than 0"),
         ("coef0", -1.0, "at least 0"),
         ("n_bins", 0, "at least 1"),
@@ -228,14 +228,15 @@ def test_weights_of_groups_need_groups():
 
 
 @pytest.mark.parametrize("form", ["dense", "csr_array"])
-def test_negative_values_under_the_intersection_kernel(form):
+@pytest.mark.parametrize(("name", "remedy"), [("hik", "set exponent=1 to use absolute values"), ("additive_chi2", "take another map")])
+def test_negative_values_under_a_kernel_of_values_that_are_not(form, name, remedy):
     A = np.abs(X)
     A[5, 7] = -0.25
     refused(
-        r"feature_map='hik' needs non-negative features; column 7 has the minimum .*-0\.25.*; set exponent=1 to use absolute values",
+        rf"feature_map='{name}' needs non-negative features; column 7 has the minimum .*-0\.25.*; .*{remedy}",
         forms(A)[form],
         kind=DataError,
-        feature_map="hik",
+        feature_map=name,
     )
 
 

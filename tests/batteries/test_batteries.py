@@ -59,7 +59,7 @@ def test_every_method(name, check, prepared, tmp_path, capsys):
 def weights_of(model):
     """``(k, n)`` weights of what a model chose from: features, products, rules, groups of tasks, kernels."""
     match type(model).__name__:
-        case "FGMModel" if model.kind in ("hik", "additive_gaussian"):
+        case "FGMModel" if model.kind in ("hik", "additive_gaussian", "additive_chi2"):
             return np.isin(model.features, model.used_features)[:, None]
         case "FGMModel":
             return model.weights.T

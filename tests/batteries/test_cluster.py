@@ -94,6 +94,7 @@ CASES = {
     "tree": {"groups": TREE},
     "poly2": {"feature_map": "poly2"},
     "hik": {"feature_map": "hik", "n_bins": 8},
+    "additive_chi2": {"feature_map": "additive_chi2"},
     "additive_gaussian": {"feature_map": "additive_gaussian"},
     "new features": {"allow_repeat": False},
 }
@@ -104,7 +105,7 @@ CASES = {
 def test_workers_find_the_bits_of_this_process(pair, small_tasks, tmp_path, case, form):
     executor, sink = pair
     X, y = planted(1, density=0.4)
-    store = stored(tmp_path / "a.zarr", forms(np.abs(X) if case == "hik" else X)[form], y)
+    store = stored(tmp_path / "a.zarr", forms(np.abs(X) if case in ("hik", "additive_chi2") else X)[form], y)
     sink.events.clear()
     found = machine(executor, store, tmp_path / "run", **CASES[case])
     assert max(event["n_tasks"] for event in sink.named("plan")) > 2

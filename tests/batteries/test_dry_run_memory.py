@@ -271,7 +271,7 @@ def test_predict_beyond_the_memory_of_the_driver_is_refused_and_names_what_helps
     assert "decision values" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("feature_map", ["additive_gaussian", "hik"])
+@pytest.mark.parametrize("feature_map", ["additive_gaussian", "hik", "additive_chi2"])
 def test_predict_with_expansions_holds_all_the_columns_they_are_made_of(tmp_path, feature_map):
     X, y = rows()
     ingest((np.abs(X), y), str(tmp_path / "train"))

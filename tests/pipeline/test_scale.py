@@ -147,6 +147,7 @@ def test_the_c_that_auto_chose_selects_the_same_features():
         ("fgm", {"fit_intercept": False}, "max-abs"),
         ("fgm", {"feature_map": "poly2", "C": 1.0}, "max-abs"),
         ("fgm", {"feature_map": "hik"}, "max-abs"),
+        ("fgm", {"feature_map": "additive_chi2"}, "max-abs"),
         ("fgm", {"feature_map": "additive_gaussian"}, "standard"),
         ("mkl", {"kernels": ["rbf(gamma=0.1)", "linear[hik]", "poly(degree=2)"]}, "standard"),
         ("mkl", {"kernels": ["rbf(gamma=0.1)", "hik"]}, "max-abs"),

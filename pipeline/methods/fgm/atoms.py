@@ -310,12 +310,13 @@ def build_atoms(config: FGMConfig, inputs: Inputs) -> Atoms:
 def _additive_expansion(config: FGMConfig, data: Blocks, centred: bool) -> expansions.Expansion:
     if data.scale.kind == "unit-row":
         raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
-    if config.feature_map == "hik" and config.exponent is None:
+    if config.feature_map == "additive_chi2" or (config.feature_map == "hik" and config.exponent is None):
         low, _ = feature_ranges(data, np.arange(data.n_cols), centred=centred)
         if low.size and low.min() < 0:
             j = int(np.argmin(low))
-            remedy = "set exponent=1 to use absolute values"
-            raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}; {remedy}")
+            remedy = "set exponent=1 to use absolute values" if config.feature_map == "hik" else "leave it out, or take another map"
+            rule = f"feature_map={config.feature_map!r} needs non-negative features"
+            raise DataError(f"{rule}; column {j} has the minimum {low[j]!r}; {remedy}")
     return additive_map(config)
 
 

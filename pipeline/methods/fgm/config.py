@@ -41,7 +41,7 @@ class FGMConfig(MethodConfig):
     delta: Positive = Field(1.35, description="huber: residual where the loss turns linear, in std. dev.")
     fit_intercept: bool = Field(True, description="fit an unpenalised intercept")
     group_weight: Literal["none", "1/size"] | list[float] | None = Field(None, description="weight of each group: numbers or a rule")
-    feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = Field(
+    feature_map: Literal["poly2", "hik", "additive_gaussian", "additive_chi2"] | None = Field(
         None,
         description="implicit map: products of two features, or kernels of each",
     )

@@ -254,9 +254,10 @@ class FGMClassifier(_FGM, Classifier):
         overlapping. ``None``: the groups of the store, else no groups.
     group_weight : {"none", "1/size"} or array of float or None, default=None
         Weight eta of each group: one number per group, or a rule. Default: ``"none"``; ``"1/size"`` for nested groups.
-    feature_map : {"poly2", "hik", "additive_gaussian"} or None, default=None
+    feature_map : {"poly2", "hik", "additive_gaussian", "additive_chi2"} or None, default=None
         Implicit map of the features. ``"poly2"``: the kernel (gamma x'z + coef0)^2, never computed explicitly. ``"hik"``: histogram
-        intersection of non-negative features. ``"additive_gaussian"``: sum_j exp(-gamma (x_j - z_j)^2).
+        intersection of non-negative features. ``"additive_gaussian"``: sum_j exp(-gamma (x_j - z_j)^2). ``"additive_chi2"``: sum_j 2 x_j
+        z_j / (x_j + z_j) of non-negative features, such as counts, by the 3 columns per feature of ``AdditiveChi2Sampler``.
     gamma : float > 0, default=1.0
         With ``"poly2"``: (gamma x'z + coef0)^2. With ``"additive_gaussian"``: exp(-gamma (x - z)^2).
     coef0 : float >= 0, default=1.0
@@ -360,7 +361,7 @@ class FGMClassifier(_FGM, Classifier):
         fit_intercept: bool = True,
         groups: Any = None,
         group_weight: Any = None,
-        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian", "additive_chi2"] | None = None,
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
@@ -480,9 +481,10 @@ class FGMRegressor(_FGM, Regressor):
         overlapping. ``None``: the groups of the store, else no groups.
     group_weight : {"none", "1/size"} or array of float or None, default=None
         Weight eta of each group: one number per group, or a rule. Default: ``"none"``; ``"1/size"`` for nested groups.
-    feature_map : {"poly2", "hik", "additive_gaussian"} or None, default=None
+    feature_map : {"poly2", "hik", "additive_gaussian", "additive_chi2"} or None, default=None
         Implicit map of the features. ``"poly2"``: the kernel (gamma x'z + coef0)^2, never computed explicitly. ``"hik"``: histogram
-        intersection of non-negative features. ``"additive_gaussian"``: sum_j exp(-gamma (x_j - z_j)^2).
+        intersection of non-negative features. ``"additive_gaussian"``: sum_j exp(-gamma (x_j - z_j)^2). ``"additive_chi2"``: sum_j 2 x_j
+        z_j / (x_j + z_j) of non-negative features, such as counts, by the 3 columns per feature of ``AdditiveChi2Sampler``.
     gamma : float > 0, default=1.0
         With ``"poly2"``: (gamma x'z + coef0)^2. With ``"additive_gaussian"``: exp(-gamma (x - z)^2).
     coef0 : float >= 0, default=1.0
@@ -579,7 +581,7 @@ class FGMRegressor(_FGM, Regressor):
         fit_intercept: bool = True,
         groups: Any = None,
         group_weight: Any = None,
-        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian", "additive_chi2"] | None = None,
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
@@ -740,7 +742,7 @@ class FGMClassifierCV(_FGMPath, FGMClassifier):
         fit_intercept: bool = True,
         groups: Any = None,
         group_weight: Any = None,
-        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian", "additive_chi2"] | None = None,
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
@@ -874,7 +876,7 @@ class FGMRegressorCV(_FGMPath, FGMRegressor):
         fit_intercept: bool = True,
         groups: Any = None,
         group_weight: Any = None,
-        feature_map: Literal["poly2", "hik", "additive_gaussian"] | None = None,
+        feature_map: Literal["poly2", "hik", "additive_gaussian", "additive_chi2"] | None = None,
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,

@@ -130,7 +130,7 @@ class FGMModel(Model):
 
     record_name: ClassVar[str] = "FGMModel"
     keeps_path = True
-    kind: str  # linear, groups, hik, additive_gaussian or poly2
+    kind: str  # linear, groups, poly2, or the name of an additive map
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, null of a real target
     n_features: int  # width of the training data
@@ -153,7 +153,7 @@ class FGMModel(Model):
         are marked if one of them has such a weight.
         """
         has_weight = np.any(self.weights != 0, axis=0)
-        if self.kind not in ("hik", "additive_gaussian") or not len(has_weight):
+        if self.kind not in expansions.ADDITIVE or not len(has_weight):
             return has_weight
         of_features = has_weight.reshape(len(self.features), -1)
         return np.repeat(of_features.any(axis=1), of_features.shape[1])
@@ -161,7 +161,7 @@ class FGMModel(Model):
     @property
     def used_features(self) -> np.ndarray:
         """Sorted indices of the features from which coordinates with non-zero weight are computed."""
-        if self.kind in ("hik", "additive_gaussian"):
+        if self.kind in expansions.ADDITIVE:
             return self.features[self.is_used[:: max(len(self.coordinates) // max(len(self.features), 1), 1)]]
         used = np.unique(self.coordinates[self.is_used])
         return used[used >= 0]
@@ -196,7 +196,7 @@ class FGMModel(Model):
         """Return the memory of the columns and of the coordinates computed from them."""
         raw, count = sum(self.fetched_bytes(data)), len(self.coordinates)
         copies = 1 if count == len(self.features) else 2
-        if self.kind in ("hik", "additive_gaussian"):
+        if self.kind in expansions.ADDITIVE:
             # Whole bases are made, of which the model has some coordinates.
             count = len(self.features) * _expansion(self).width
         # A column made of some has float64 entries, with row numbers where the data are sparse.
@@ -272,7 +272,7 @@ def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None 
     if model.kind == "poly2":
         config = FGMConfig.model_validate_json(model.params_json)
         return pair_columns(columns, model.features, model.coordinates, PairMap(config.gamma, config.coef0))
-    if model.kind in ("hik", "additive_gaussian"):
+    if model.kind in expansions.ADDITIVE:
         expansion = _expansion(model)
         full = expansions.expand(columns, expansion, model.ranges[0], model.ranges[1])
         every = (model.features[:, None] * expansion.width + np.arange(expansion.width)).ravel()

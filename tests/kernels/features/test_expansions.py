@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.kernel_approximation import AdditiveChi2Sampler
 
 from gramplane.kernels.features.expansions import GAUSSIAN_REACH, Expansion, expand, expanded_scores, gaussian_error_bound, gaussian_period
 from gramplane.kernels.features.scores import correlations
@@ -15,6 +16,7 @@ from gramplane.kernels.features.views import Columns
 FEW = settings(max_examples=30, deadline=None)
 HIK = Expansion("hik")
 POWER = Expansion("hik", exponent=0.6)
+CHI2 = Expansion("additive_chi2")
 GAUSS = Expansion("additive_gaussian", gamma=2.0)
 
 
@@ -115,10 +117,27 @@ def test_gaussian_scores_are_the_kernels_quadratic_forms() -> None:
     assert np.all(np.abs(expanded_scores(X, u, GAUSS, *ranges(X)) - expected) <= slack + 1e-10)
 
 
+# --- additive chi-squared ---------------------------------------------------------------------------------------------------------
+
+
+def test_chi_squared_columns_are_those_of_the_sampler_and_near_the_kernel() -> None:
+    X, _ = data()
+    X *= np.logspace(-3, 3, X.shape[1])
+    columns = dense(expand(X, CHI2, *ranges(X)))
+    sampled = AdditiveChi2Sampler(sample_steps=2).fit_transform(X)
+    k = X.shape[1]
+    order = np.arange(3 * k).reshape(3, k).T.ravel()  # the sampler has all first columns, then all second and third ones
+    assert np.allclose(columns, sampled[:, order], rtol=1e-9, atol=1e-12)
+    ratios = np.logspace(-3, 3, 601)
+    maps = dense(expand(np.append(ratios, 1.0)[:, None], CHI2, np.zeros(1), np.full(1, 1e3)))
+    assert np.all(np.abs(maps[:-1] @ maps[-1] - 2 * ratios / (1 + ratios)) <= 0.104 * np.sqrt(ratios))
+    assert np.array_equal(dense(expand(np.array([[-1.0], [0.0]]), CHI2, np.zeros(1), np.ones(1))), np.zeros((2, 3)))
+
+
 # --- both -------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("expansion", [HIK, POWER, GAUSS, Expansion("hik", n_bins=3), Expansion()])
+@pytest.mark.parametrize("expansion", [HIK, POWER, GAUSS, CHI2, Expansion("hik", n_bins=3), Expansion()])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_scores_are_the_norms_of_the_expanded_columns_in_every_form(expansion: Expansion, dtype: type) -> None:
     X, u = data(60, 300)
@@ -133,7 +152,7 @@ def test_scores_are_the_norms_of_the_expanded_columns_in_every_form(expansion: E
         assert np.array_equal(dense(expand(block, expansion, *bounds)), columns)
 
 
-@pytest.mark.parametrize("expansion", [HIK, POWER, GAUSS])
+@pytest.mark.parametrize("expansion", [HIK, POWER, GAUSS, CHI2])
 def test_stripes_give_the_same_bits(expansion: Expansion) -> None:
     X, u = data(30, 20)
     low, high = ranges(X)
@@ -166,6 +185,7 @@ def test_empty_and_constant_columns() -> None:
         (lambda: Expansion("hik", n_bins=0), "n_bins is 0"),
         (lambda: Expansion("hik", exponent=0.0), "exponent is 0.0"),
         (lambda: expanded_scores(np.eye(2), np.ones(2), HIK, np.array([0.0, -1.0]), np.ones(2)), "column 1 of the block holds -1"),
+        (lambda: expand(np.eye(2), CHI2, np.array([0.0, -1.0]), np.ones(2)), "feature map 'additive_chi2' needs values >= 0"),
         (lambda: expanded_scores(np.eye(2), np.ones(2), HIK, np.zeros(3), np.ones(2)), r"minimum has shape \(3,\)"),
         (lambda: expanded_scores(np.eye(2), np.ones(2), GAUSS, np.zeros(2), np.array([1, np.inf])), r"maximum\[1\] is not finite"),
         (lambda: expanded_scores(np.eye(2), np.ones(3), GAUSS, np.zeros(2), np.ones(2)), "the 2 rows of X"),

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.kernel_approximation import AdditiveChi2Sampler
 
 from gramplane.pipeline import FGMClassifier
 from tests.support.oracles import fgm_exact as exact
@@ -212,4 +213,16 @@ def test_intersection_kernel_limit_is_that_of_groups_of_unary_columns(loss, bias
     groups = np.arange(16).reshape(4, 4).tolist()
     machine = limit(X, y, 2, loss, bias, feature_map="hik", n_bins=4, exponent=exponent)
     wanted = exact.groups_optimum(np.hstack(blocks), y, np.ones(24), groups, np.ones(4), 2, loss, bias)
+    assert machine.objective_ == pytest.approx(wanted, rel=CLOSE)
+
+
+@pytest.mark.parametrize(("loss", "bias"), [CASES[0], CASES[3]])
+def test_chi_squared_limit_is_that_of_groups_of_sampled_columns(loss, bias):
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 5, size=(24, 4)) / 4.0
+    y = np.where(X[:, 0] - X[:, 1] ** 2 + 0.3 * rng.normal(size=24) > 0, 1.0, -1.0)
+    mapped = AdditiveChi2Sampler(sample_steps=2).fit_transform(X)  # column h of feature j is column 4 h + j
+    machine = limit(X, y, 2, loss, bias, feature_map="additive_chi2")
+    groups = np.arange(12).reshape(3, 4).T.tolist()
+    wanted = exact.groups_optimum(mapped, y, np.ones(24), groups, np.ones(4), 2, loss, bias)
     assert machine.objective_ == pytest.approx(wanted, rel=CLOSE)

@@ -34,12 +34,13 @@ ATOMS = {
     "hik": {"feature_map": "hik", "n_bins": 8},
     "hik of powers": {"feature_map": "hik", "n_bins": 8, "exponent": 0.7},
     "additive_gaussian": {"feature_map": "additive_gaussian", "gamma": 0.3},
+    "additive_chi2": {"feature_map": "additive_chi2"},
 }
 
 
 def data(name, density=0.4):
     X, y = planted(1, density=density)
-    return (np.abs(X) if name == "hik" else X), y
+    return (np.abs(X) if name in ("hik", "additive_chi2") else X), y
 
 
 def stored(path, X, y, monkeypatch=None, stripe=None, **options):
