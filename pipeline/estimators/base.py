@@ -31,7 +31,7 @@ from ..core.search import hand_over
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs, checked_numbers
 from ..inputs.scaling import as_scaled
-from ..models.calibration import class_probabilities
+from ..models.calibration import Calibration, class_probabilities
 from ..models.linear import row_decision_values
 from ..models.model import Tables
 from ..records.config import MethodConfig, make_config
@@ -53,7 +53,7 @@ from .inputs import (
     stored_target,
     warn_user,
 )
-from .probabilities import LateCalibration, calibrate_now, late_calibration
+from .probabilities import LateModel, calibrate_now, late_calibration
 
 
 def has_probabilities(estimator: Any) -> bool:
@@ -81,7 +81,7 @@ class Estimator(BaseEstimator):
     verbose: Any
     callbacks: Any
     model_: Any
-    _late: LateCalibration | None = None
+    _late: LateModel[Calibration] | None = None
     _source_columns: TableColumns | None = None  # of a frame that is encoded, or of a store made of a table
     n_features_in_: int
     classes_: np.ndarray

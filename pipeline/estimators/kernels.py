@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -13,17 +14,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.jit import one_thread
-from ...storage import MemoryBlocks
+from ...storage import BlockStore, MemoryBlocks
+from ...storage.blocks.tables import look
 from ...storage.data import as_grams, is_store
 from ...storage.errors import UserData
+from ..core.result import State
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel, gram_decision_values, row_decision_values
+from ..models.row_map import fit_kernel_map
 from ..models.spectral import SpectralModel
+from ..records.data_set import Reads
 from .base import Estimator
 from .frames import known_names
-from .inputs import Column, UserRows
+from .inputs import Column, UserRows, method_context
+from .probabilities import LateModel
 
 UserKernels: TypeAlias = Sequence[KernelSpec | str | Callable[..., Any]] | Literal["precomputed"] | None
 
@@ -149,6 +155,49 @@ class SpectralEstimator(KernelEstimator):
     @classmethod
     def _model_params(cls, model: SpectralModel, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return json.loads(model.config_json)
+
+
+class MappedRows(SpectralEstimator):
+    """Base of transductive estimators that give unseen rows coordinates: kernel ridge regression of those of the training rows."""
+
+    _row_map: LateModel[KernelModel]
+
+    @property
+    def transform_error_(self) -> float:
+        """Sum of the squared leave-one-out residuals of :meth:`transform`, as a share of the sum of the squared coordinates."""
+        return self._fitted_map().figures["transform_error"]
+
+    def _keep_run(self, problem: object, inputs: Reads, state: State) -> None:
+        mark = inputs.data.look.mark if isinstance(inputs.data, MemoryBlocks) else None
+        self._row_map = LateModel(partial(self._fit_map, inputs.data, mark))
+
+    def _fit_map(self, data: BlockStore | MemoryBlocks, mark: bytes | None) -> KernelModel:
+        if isinstance(data, MemoryBlocks) and look(data.X).mark != mark:
+            raise ValueError("X was changed in place after fit, but transform learns from these rows later; fit again")
+        getattr(data, "confirm", tuple)()
+        with method_context(data, "sync", 0, self._takes_all_memory) as ctx:
+            return fit_kernel_map(self._method.name, self._config(), self.model_, ctx.data, ctx)
+
+    def _fitted_map(self) -> KernelModel:
+        check_is_fitted(self, "model_")
+        found = self._row_map.get()
+        if found is None:
+            raise ValueError(
+                f"{type(self).__name__}: transform needs the training rows, and they are not kept in a copied or saved estimator; call "
+                "transform once before copying, which keeps what it needs"
+            )
+        return found
+
+    def _map_rows(self, X: UserRows) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        # Bad rows are told before the map is fitted.
+        rows = None if is_store(X) else self._checked(X, reset=False)
+        found = self._fitted_map()
+        if rows is not None:
+            with one_thread():
+                return row_decision_values(found, found.scaled_rows(rows))
+        with self._stored(X) as (data, resources):
+            return found.decision_values(data, resources)
 
 
 def is_text(X: object) -> bool:

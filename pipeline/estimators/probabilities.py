@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -15,30 +15,32 @@ from ..core.resources import RunContext
 from ..models.calibration import Calibration
 from .inputs import method_context, warn_user
 
+M = TypeVar("M")
 
-class LateCalibration:
-    """A calibration that is computed when first requested, from references to the training data.
 
-    The result is cached. Copies contain a finished calibration, but never the data.
+class LateModel(Generic[M]):
+    """A model, such as a calibration, that is computed when first requested, from references to the training data.
+
+    The result is cached. Copies contain a finished model, but never the data.
     """
 
-    def __init__(self, make: Callable[[], Calibration] | None) -> None:
-        self._make, self._calibration = make, None
+    def __init__(self, make: Callable[[], M] | None) -> None:
+        self._make, self._made = make, None
 
-    def get(self) -> Calibration | None:
-        """Return the calibration, or ``None`` for a copy made before the calibration was computed."""
-        if self._calibration is None and self._make is not None:
-            self._calibration = self._make()
+    def get(self) -> M | None:
+        """Return the model, or ``None`` for a copy made before the model was computed."""
+        if self._made is None and self._make is not None:
+            self._made = self._make()
             self._make = None
-        return self._calibration
+        return self._made
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_make": None, "_calibration": self._calibration}
+        return {"_make": None, "_made": self._made}
 
 
-def late_calibration(fit: Fit, place: str | None, seed: int, all_memory: bool) -> LateCalibration:
+def late_calibration(fit: Fit, place: str | None, seed: int, all_memory: bool) -> LateModel[Calibration]:
     """Return a calibration that is computed at the first request, for a fit in memory. It uses the fit's cluster (``place``) and seed."""
-    return LateCalibration(partial(_calibrate_later, fit, place, seed, all_memory, _marks(fit, anew=False)))
+    return LateModel(partial(_calibrate_later, fit, place, seed, all_memory, _marks(fit, anew=False)))
 
 
 def _calibrate_later(fit: Fit, place: str | None, seed: int, all_memory: bool, marks: dict[str, bytes]) -> Calibration:

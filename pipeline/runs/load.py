@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...cluster import open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, read_model, write_model
 from ...storage.encoding.record import first_difference
 from ...storage.errors import Json
+from ...storage.records import record_name
 from ...storage.runs.models import model_class
 from ..core.calibration import Fit, calibrate_run, fold_plan, known_calibration
 from ..core.resources import Emit, RunContext, ignore
 from ..estimators.base import Estimator, has_probabilities
-from ..estimators.probabilities import LateCalibration
+from ..estimators.kernels import MappedRows
+from ..estimators.probabilities import LateModel
 from ..models.calibration import Calibration
+from ..models.kernel import KernelModel
+from ..models.row_map import fit_kernel_map
+from ..models.spectral import SpectralModel
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..registry import MethodInfo
@@ -26,6 +31,8 @@ from .data import training_store
 from .run import executing, method_named
 
 KEPT = "calibration"  # folder of a run with a calibration that was made after its fit
+KEPT_MAP = "row-map"  # and with a map of unseen rows
+M = TypeVar("M")
 REMEDY = "fit again with probability='sigmoid' (--set probability=sigmoid), which keeps the calibration with the model"
 
 
@@ -58,7 +65,9 @@ def load_model(run: str | Path) -> Any:
     loaded._first_feature = source.first_index
     loaded._source_columns = source.table
     if has_probabilities(loaded) and known_calibration(info.method, model) is None:
-        loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
+        loaded._late = LateModel(partial(calibration_of, str(folder.path)))
+    if isinstance(loaded, MappedRows):
+        loaded._row_map = LateModel(partial(row_map_of, str(folder.path)))
     return loaded
 
 
@@ -77,11 +86,11 @@ def known_of(estimator: Estimator, run: Path) -> Calibration | None:
     """Return the calibration of a run's model if it is known without further fits, otherwise ``None``."""
     if not has_probabilities(estimator):
         return None
-    return known_calibration(type(estimator)._method, estimator.model_) or _kept(run)
+    return known_calibration(type(estimator)._method, estimator.model_) or _kept(run / KEPT, Calibration)
 
 
-def _kept(run: Path) -> Calibration | None:
-    return read_model(run / KEPT, Calibration) if model_class(run / KEPT) == Calibration.record_name else None
+def _kept(place: Path, kind: type[M]) -> M | None:
+    return read_model(place, kind) if model_class(place) == record_name(kind) else None
 
 
 def calibration_of(run: str, where: ComputeOptions | None = None, emit: Emit = ignore) -> Calibration:
@@ -89,36 +98,65 @@ def calibration_of(run: str, where: ComputeOptions | None = None, emit: Emit = i
 
     Raises DigestMismatch if the store has changed.
     """
+    return _made_later(run, KEPT, Calibration, calibrate_run, where or ComputeOptions(), emit)
+
+
+def row_map_of(run: str, where: ComputeOptions | None = None, emit: Emit = ignore) -> KernelModel:
+    """Return the map of unseen rows of a finished run, fitted on its training store, and keep it for later calls.
+
+    Raises as :func:`calibration_of` and :func:`fit_kernel_map` do.
+    """
+    return _made_later(run, KEPT_MAP, KernelModel, partial(_fit_row_map, run), where or ComputeOptions(), emit)
+
+
+def _fit_row_map(run: str, fit: Fit, ctx: RunContext, *, plan: bool = False) -> KernelModel:
+    learnt = RunStore.open(run).read_model(SpectralModel)
+    return fit_kernel_map(fit.method.name, fit.config, learnt, ctx.data, ctx, plan=plan)
+
+
+def _made_later(run: str, name: str, kind: type[M], make: Callable[[Fit, RunContext], M], where: ComputeOptions, emit: Emit) -> M:
+    """Return what a finished run keeps under a name. If it is missing, make it from the training store and keep it."""
     folder = RunStore.open(run)
-    with folder.lock(), _kept_place(folder) as place:
-        kept = _kept(folder.path)
+    with folder.lock(), _kept_place(folder, name) as place:
+        kept = _kept(folder.path / name, kind)
         if kept is not None:
             return kept
         info, record = method_named(folder.config["method"]), folder.config
         data = _data_of(folder, info)
-        with executing(where or ComputeOptions(), data, emit, info.method.programs) as executor:
+        with executing(where, data, emit, info.method.programs) as executor:
             memory, seed = int(record["driver_memory"]), int(record["seed"])
             ctx = RunContext(executor, data=data, scratch=folder if place else None, driver_memory=memory, emit=emit, seed=seed)
-            calibration = calibrate_run(_fit(folder, info, ctx), ctx)
+            made = make(_fit(folder, info, ctx), ctx)
             ctx.confirm()
         if place is not None:
-            write_model(place, calibration)
+            write_model(place, made)
             folder.drop_scratch()
-    return calibration
+    return made
 
 
 def calibration_plan(run: Path) -> dict[str, Any]:
     """Return the plan of the calibration of a finished run that has none. Nothing is computed."""
+    with _planning(run) as (fit, ctx):
+        folds = fit.folds(ctx.seed)
+        plan = fold_plan(fit, ctx, folds)
+    return {"calibration": folds.cost, "calibration_driver_bytes": plan["driver_bytes"], "calibration_task_bytes": plan["task_bytes"]}
+
+
+def row_map_plan(run: Path) -> KernelModel:
+    """Return a model of the size of the map of unseen rows of a finished run. Nothing is fitted; raises as :func:`row_map_of` does."""
+    with _planning(run) as (fit, ctx):
+        return _fit_row_map(str(run), fit, ctx, plan=True)
+
+
+@contextlib.contextmanager
+def _planning(run: Path) -> Iterator[tuple[Fit, RunContext]]:
     folder = RunStore.open(run)
     info, record = method_named(folder.config["method"]), folder.config
     with one_thread(), open_executor(None) as executor:
         ctx = RunContext(
             executor, data=_data_of(folder, info), driver_memory=int(record["driver_memory"]), emit=ignore, seed=int(record["seed"])
         )
-        fit = _fit(folder, info, ctx)
-        folds = fit.folds(ctx.seed)
-        plan = fold_plan(fit, ctx, folds)
-    return {"calibration": folds.cost, "calibration_driver_bytes": plan["driver_bytes"], "calibration_task_bytes": plan["task_bytes"]}
+        yield _fit(folder, info, ctx), ctx
 
 
 def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
@@ -137,11 +175,11 @@ def _data_of(folder: RunStore, info: MethodInfo) -> Any:
 
 
 @contextlib.contextmanager
-def _kept_place(folder: RunStore) -> Iterator[Path | None]:
-    """Yield the folder for a calibration, or ``None`` if the run directory is not writable."""
+def _kept_place(folder: RunStore, name: str) -> Iterator[Path | None]:
+    """Yield the folder for what is kept under a name, or ``None`` if the run directory is not writable."""
     try:
         folder.scratch.mkdir(exist_ok=True)
     except OSError:
         yield None
     else:
-        yield folder.path / KEPT
+        yield folder.path / name

@@ -18,6 +18,7 @@ from ...storage.errors import UserData
 from ..core.memory import Memory, few_blocks_kept, process_bytes, refuse, refuse_step
 from ..core.resources import Emit, Resources, ignore
 from ..estimators.base import Estimator
+from ..estimators.kernels import MappedRows
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..inputs.tasks import store_codes
@@ -31,7 +32,7 @@ from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .data import as_store, replaced_data
 from .decisions import decision_rows
 from .evaluation import evaluate_classes, evaluate_numbers
-from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model
+from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model, row_map_of, row_map_plan
 from .predict_planning import first_pass, predict_items, predict_plan, step_bytes
 from .predictions import Predicted, Predictions, predictions_writer, refuse_foreign
 from .run import method_named, open_data
@@ -57,6 +58,8 @@ def _decide(
     folder, model, estimator, data = _open_run(run, store)
     check_encoding(model.parent, data)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
+    if _needs_map(estimator, data):
+        estimator.model_ = row_map_of(str(model.parent), where, emit)
     covariates = _known_covariates(estimator, covariates, data)
     has_chances = proba or known_of(estimator, _folder_of(run)) is not None
     memory = _check_memory(estimator, data, out, where, emit, covariates, has_chances)
@@ -69,6 +72,11 @@ def _decide(
     if digest_of(model) != digest:
         raise DigestMismatch(f"{model} was replaced during this command, because the run was fitted again; repeat the command")
     return estimator, data, values
+
+
+def _needs_map(estimator: Estimator, data: BlockStore) -> bool:
+    """Return whether predictions are coordinates of rows that were not in the fit of a learnt kernel or map."""
+    return isinstance(estimator, MappedRows) and not estimator.model_.is_fitted_on(data)
 
 
 def _known_covariates(estimator: Estimator, covariates: UserData, data: BlockStore) -> Covariates | None:
@@ -115,6 +123,8 @@ def _plan_prediction(
     _, model, estimator, data = _open_run(run, store)
     _check_three_way(estimator, three_way)
     check_encoding(model.parent, data)
+    if _needs_map(estimator, data):
+        estimator.model_ = row_map_plan(model.parent)
     later, is_known = {}, known_of(estimator, _folder_of(run)) is not None
     if proba and not is_known:
         _check_proba(estimator)

@@ -209,7 +209,7 @@ class RunStore:
 
     def reset(self) -> None:
         """Remove everything except the configuration: checkpoints, history, events, arrays, model and calibration (to restart the run)."""
-        for name in ("checkpoints", "arrays", "scratch", "model", "source", "calibration"):
+        for name in ("checkpoints", "arrays", "scratch", "model", "source", "calibration", "row-map"):
             self._remove_folder(name)
         for file in self.path.iterdir():
             if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":

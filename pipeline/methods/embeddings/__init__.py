@@ -24,7 +24,7 @@ PROFILES = (
         returns="`embedding_`",
         certificate="the whole problem",
         nearest="supervised UMAP, `NeighborhoodComponentsAnalysis`",
-        avoid="new rows must be placed: there is no rule for them",
+        avoid="new rows must be placed exactly: they are only estimated",
     ),
     Profile(
         "mve",

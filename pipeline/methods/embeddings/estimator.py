@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ....kernels.grams.rows import row_shape
 from ....storage.data import in_memory, square_in_memory
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, stored_target
-from ...estimators.kernels import SpectralEstimator
+from ...estimators.kernels import MappedRows
 from ...models.spectral import SpectralModel
 from ...records.data_set import DataSet, require
 from . import method
@@ -63,7 +63,7 @@ def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
     return edges
 
 
-class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEstimator):
+class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MappedRows):
     """Base class of the three embeddings."""
 
     _method: ClassVar[method.Embedding]
@@ -94,6 +94,18 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
     def fit_transform(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> np.ndarray:
         """Learn an embedding of the rows and return ``embedding_``, ``(n_samples, n_components)``."""
         return self.fit(X, y, graph=graph).embedding_
+
+    def transform(self, X: UserRows) -> np.ndarray:
+        r"""Return estimated coordinates of rows on the map, ``(n_samples, n_components)``.
+
+        The estimate is :math:`z(x) = Z' (K + \rho I)^{-1} k(x)`, with Z the map of the training rows and k a Gaussian kernel of the median
+        width; :math:`\rho` has the smallest leave-one-out error (``transform_error_``). Training rows are mapped like any others, so the
+        result differs from ``embedding_``. The first call takes ``n^3`` operations and ``32 n^2`` bytes for n training rows.
+
+        Raises ValueError if the training rows are gone (in a copy made before the first call) or all equal, as in a fit on a graph alone;
+        MemoryBoundExceeded if there are too many training rows.
+        """
+        return self._map_rows(X)
 
     def _labels(self, data: DataSet, y: object) -> Labels | None:
         """Return the labels that the fit uses, if any."""
@@ -154,7 +166,9 @@ class ColoredMVU(_Embedding):
     Attributes
     ----------
     embedding_
-        ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
+        ``(n_samples, n_components)`` centred coordinates, in units of the features.
+    transform_error_
+        Relative squared leave-one-out error of :meth:`transform`; computed at the first access.
     objective_, dual_gap_
         Objective of the returned kernel, and an upper bound on its difference from the optimum. The bound refers to the last convex problem
         for minimum volume embedding, and to the problem with all triples for structure preserving embedding.
@@ -320,7 +334,9 @@ class MinimumVolumeEmbedding(_Embedding):
     Attributes
     ----------
     embedding_
-        ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
+        ``(n_samples, n_components)`` centred coordinates, in units of the features.
+    transform_error_
+        Relative squared leave-one-out error of :meth:`transform`; computed at the first access.
     objective_, dual_gap_
         Objective of the returned kernel, and an upper bound on its difference from the optimum. The bound refers to the last convex problem
         for minimum volume embedding, and to the problem with all triples for structure preserving embedding.
@@ -430,7 +446,9 @@ class StructurePreservingEmbedding(_Embedding):
     Attributes
     ----------
     embedding_
-        ``(n_samples, n_components)`` centred coordinates, in units of the features. The method cannot map further rows.
+        ``(n_samples, n_components)`` centred coordinates, in units of the features.
+    transform_error_
+        Relative squared leave-one-out error of :meth:`transform`; computed at the first access.
     objective_, dual_gap_
         Objective of the returned kernel, and an upper bound on its difference from the optimum. The bound refers to the last convex problem
         for minimum volume embedding, and to the problem with all triples for structure preserving embedding.

@@ -23,9 +23,9 @@ from ...estimators.base import Classifier, predicted_labels
 from ...estimators.cv import MACHINE_C, CrossValidated
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, encoded, features_of, seed_of
 from ...estimators.kernels import KernelEstimator
-from ...estimators.probabilities import LateCalibration, late_calibration
+from ...estimators.probabilities import LateModel, late_calibration
 from ...estimators.selection import Selection
-from ...models.calibration import class_probabilities
+from ...models.calibration import Calibration, class_probabilities
 from ...models.kernel import KernelModel, gram_decision_values, row_decision_values
 from .config import KTAPathConfig
 from .machines import Kernels, PathPoint, PathTrainer, machine_model, weights_along
@@ -489,7 +489,7 @@ class PathMachine:
         C: float,
         build: Callable[[], KernelModel],
         path: object,
-        late: LateCalibration | None = None,
+        late: LateModel[Calibration] | None = None,
     ) -> None:
         self._point, self._build, self._path, self._late = point, build, path, late
         self.classes_, self.p_, self.C_ = classes, point.p, C

@@ -13,6 +13,6 @@ PROFILES = (
         returns="the kernel, coordinates, `cluster(k)`",
         certificate="all kernel matrices",
         nearest="`SpectralClustering`, constrained k-means",
-        avoid="labels for most rows: a classifier; rows to come later: there is no rule for new rows",
+        avoid="labels for most rows: a classifier; rows to come later: they are only estimated",
     ),
 )

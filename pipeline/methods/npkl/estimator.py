@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.jit import one_thread
 from ....storage.data import in_memory
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, seed_of
-from ...estimators.kernels import SpectralEstimator
+from ...estimators.kernels import MappedRows
 from ...models.spectral import SpectralModel
 from .method import NPKL
 from .problem import NPKLInputs
 
 
-class SimpleNPKL(SpectralEstimator):
+class SimpleNPKL(MappedRows):
     r"""Kernel matrix learnt from pairs of rows of the same or different clusters, smooth on a graph of nearest neighbours.
 
     .. math::
@@ -28,8 +28,8 @@ class SimpleNPKL(SpectralEstimator):
     with L the normalised Laplacian of the graph (zero at rows without a neighbour), T the constraints +1 and -1, and the sum over both
     orders of every pair. The optimum is a closed form of the positive eigenpairs of :math:`A = \alpha \circ T - L`. With the linear loss,
     :math:`\alpha = C`, and one eigendecomposition suffices. With other losses, :math:`\alpha` maximises the dual, with one
-    eigendecomposition per step. The kernel is defined on the training rows only. The data are not scaled: standardise features of different
-    units.
+    eigendecomposition per step. The kernel is defined on the training rows; :meth:`transform` estimates coordinates of other rows. The data
+    are not scaled: standardise features of different units.
 
     Parameters
     ----------
@@ -85,6 +85,8 @@ class SimpleNPKL(SpectralEstimator):
         Primal value, and its certified distance to the optimum.
     labels_
         Cluster of each row, set by :meth:`cluster`.
+    transform_error_
+        Relative squared leave-one-out error of :meth:`transform`; computed at the first access.
     n_iter_, converged_, stop_reason_, history_
         Number of eigendecompositions, whether ``tol`` was reached, the reason for stopping, and one array per quantity over the iterations.
     eigenvectors_, eigenvalues_
@@ -216,6 +218,18 @@ class SimpleNPKL(SpectralEstimator):
         means = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
         self.labels_ = np.asarray(means.fit(factor).labels_, dtype=np.int64)
         return self.labels_
+
+    def transform(self, X: UserRows) -> np.ndarray:
+        r"""Return estimated coordinates of rows, ``(n_samples, rank)``; inner products of coordinates estimate the learnt kernel.
+
+        The map is :math:`z(x) = Z' (K + \rho I)^{-1} k(x)`, with Z the coordinates of the training rows and k a Gaussian kernel of the
+        median width; :math:`\rho` has the smallest leave-one-out error (``transform_error_``). Training rows are mapped like any others, so
+        the result differs from their own coordinates. The first call takes ``n^3`` operations and ``32 n^2`` bytes for n training rows.
+
+        Raises ValueError if the training rows are gone (in a copy made before the first call) or all equal, or if the learnt kernel is
+        zero; MemoryBoundExceeded if there are too many training rows.
+        """
+        return self._map_rows(X)
 
     def _set_model(self, model: SpectralModel) -> None:
         super()._set_model(model)

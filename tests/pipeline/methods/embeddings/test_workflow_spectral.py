@@ -58,11 +58,10 @@ def test_a_kernel_from_pairs_to_a_report(rows, capsys):
     assert "Spectrum of the kernel" in page and "Primal and dual" in page
 
 
-def test_the_kernel_knows_no_other_rows(rows, capsys):
+def test_other_rows_get_coordinates_and_no_score(rows, capsys):
     result(npkl(rows, "run"), capsys)
     result(["ingest", rows / "rows.csv", rows / "other", "--target", "label", "--scale", "standard"], capsys)
-    assert main(["predict", str(rows / "run"), str(rows / "other"), str(rows / "p.csv")]) == 3
-    assert "predicts only the rows of its fit" in capsys.readouterr().err
+    assert result(["predict", rows / "run", rows / "other", rows / "p.csv"], capsys)["rows"] == 40
     assert main(["score", str(rows / "run"), str(rows / "s")]) in (2, 3)
     assert "nothing to score" in capsys.readouterr().err
 
