@@ -1,4 +1,4 @@
-"""One Airflow DAG per workflow file: a shell task per step, so Airflow needs no scientific package and holds no data.
+"""One Airflow DAG per workflow file: a task per step that runs a command, so Airflow needs no scientific package and holds no data.
 
 A file in Airflow's ``dags`` folder needs two lines::
 
@@ -9,13 +9,17 @@ Importing this module and building a DAG load PyYAML and Airflow, but not Dask, 
 task that runs it; use ``gramplane run FILE --check`` to check it earlier.
 """
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
 
-from .checking import ConfigError
+from ..storage.errors import Foreign
+from .checking import TEMPLATE, ConfigError, template_key
 from .exits import Exit
 from .yaml_source import Document, read_yaml
+
+_ESCAPE = r"""replace("'", "'\\''")"""
 
 
 class _AnyVariable(dict[str, str]):
@@ -53,15 +57,31 @@ def _read_steps(document: Document) -> dict[str, list[str]]:
     return needs
 
 
+def step_words(workflow: Path, step: str, run_id: str | None = None, program: str = "gramplane") -> list[str]:
+    """Return the command of one step as words; arguments as in `step_command`, of which ``program`` may be empty."""
+    words = [word for word in (program, "run", str(workflow), "--step", step, "--json") if word]
+    for name in dict.fromkeys(re.findall(TEMPLATE, workflow.read_text(encoding="utf-8"))):
+        if "=" in name:
+            raise ConfigError(f"{workflow}: template {template_key(name)} has an '='; give arguments without their names")
+        words += ["--template", f"{name}={template_key(name)}"]
+    return [*words, *(["--run-id", run_id] if run_id else [])]
+
+
 def step_command(workflow: Path, step: str, run_id: str | None = None, program: str = "gramplane") -> str:
     """Return the shell command of one step.
 
     ``workflow``: the file. ``step``: id of the step. ``run_id``: passed as ``--run-id``; an Airflow template such as ``{{ ds }}`` makes one
     run per day. ``program``: the command, such as ``/opt/gramplane/bin/gramplane``.
     """
-    words = [shlex.quote(part) for part in (program, "run", str(workflow), "--step", step, "--json")]
+    words = map(_quoted, step_words(workflow, step, None, program))
     # Not quoted like the others: Airflow fills the template in before the shell sees it, within the double quotes.
     return " ".join([*words, *([f'--run-id "{run_id}"'] if run_id else [])])
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for the shell. Airflow fills in its templates before the shell sees them, and escapes the quotes in their values."""
+    parts = re.split(TEMPLATE, word)  # texts and expressions in turn
+    return "".join(f"'{{{{ ({part}) | {_ESCAPE} }}}}'" if k % 2 else part and shlex.quote(part) for k, part in enumerate(parts))
 
 
 def build_dag(
@@ -69,6 +89,8 @@ def build_dag(
     *,
     run_id: str | None = None,
     program: str = "gramplane",
+    operator: Foreign = None,
+    operator_kwargs: dict[str, Foreign] | None = None,
     task_args: dict[str, Any] | None = None,
     **dag_kwargs: Any,
 ) -> Any:
@@ -77,34 +99,44 @@ def build_dag(
     Parameters
     ----------
     workflow_yaml
-        The file; it must exist on the computer that runs the tasks.
+        The file; it must exist under the same path where the tasks run.
     run_id
         Template of the run's name, such as ``"{{ ds }}"``. By default, the name is derived from configuration and sources; if neither has
         changed, a DAG run has nothing to do.
     program
-        The ``gramplane`` command.
+        The ``gramplane`` command. An empty text if the image of a container starts it.
+    operator
+        Class of the tasks, such as ``DockerOperator`` or ``KubernetesPodOperator``: one whose ``arguments`` (a list) or ``command`` (a
+        text) may hold templates. By default ``BashOperator``.
+    operator_kwargs
+        Arguments of the operator, such as ``{"image": "registry/gramplane:1", "deferrable": True}``.
     task_args
-        Further arguments of every BashOperator, such as ``env`` or ``retries``.
+        Arguments of every task, such as ``retries``.
     dag_kwargs
         Arguments of the DAG; ``dag_id`` is the workflow's name by default.
 
     Notes
     -----
     Exit code 99 (another process holds the step) marks the task as skipped. The last line of a task's output, one JSON object of at most
-    4 KiB, becomes its XCom.
+    4 KiB, becomes its XCom (not with Kubernetes). Templates in the file, such as ``{{ ds }}``, are filled in by Airflow.
 
     Raises
     ------
     ConfigError
-        If the file is no workflow; the message gives ``file:line:column``.
+        If the file is no workflow; the message gives ``file:line:column``. Also if the operator takes no command.
     """
-    dag_class, operator = _airflow_classes()
+    dag_class, bash = _airflow_classes()
     path = Path(workflow_yaml).resolve()
     document = read_yaml(path, _AnyVariable())
-    steps = _read_steps(document)
-    settings = {"skip_on_exit_code": int(Exit.HELD), "do_xcom_push": True, "append_env": True, **(task_args or {})}
+    steps, kind = _read_steps(document), operator or bash
+    place = "bash_command" if operator is None else next((name for name in ("arguments", "command") if name in kind.template_fields), None)
+    if place is None:
+        raise ConfigError(f"operator={kind.__name__}: takes no command; give one that has 'arguments' or 'command'")
+    command = step_words if place == "arguments" else step_command
+    settings = {"skip_on_exit_code": int(Exit.HELD), **({"do_xcom_push": True, "append_env": True} if operator is None else {})}
+    settings |= {**(operator_kwargs or {}), **(task_args or {})}
     with dag_class(**{"dag_id": str(document.data.get("name", path.stem)), **dag_kwargs}) as dag:
-        tasks = {step: operator(task_id=step, bash_command=step_command(path, step, run_id, program), **settings) for step in steps}
+        tasks = {step: kind(task_id=step, **{place: command(path, step, run_id, program)}, **settings) for step in steps}
         for step, needs in steps.items():
             for need in needs:
                 tasks[step].set_upstream(tasks[need])

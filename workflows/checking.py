@@ -91,18 +91,33 @@ def validate_values(model: type[M], values: Mapping[str, Any], place: Locator) -
         raise describe_problem(problem, place, lambda loc: keys_of(model)) from None
 
 
-_VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)\})")
+TEMPLATE = r"\{\{\s*(.*?)\s*\}\}"
+_VARIABLE = re.compile(rf"\$(?:\$|\{{([^}}]*)\}})|{TEMPLATE}")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
-def expand_variables(text: str, where: str, environ: Mapping[str, str] | None = None) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` by environment variables, and ``$$`` by ``$``.
+def template_key(expression: str) -> str:
+    """Return the key of the value of a template: ``{{ ds }}`` for ``ds``."""
+    return f"{{{{ {expression} }}}}"
 
-    Raises ConfigError, starting with ``where``, if a variable is unset and has no default, or if ``${...}`` contains no valid name.
+
+def expand_variables(text: str, where: str, environ: Mapping[str, str] | None = None) -> str:
+    """Replace ``${NAME}`` and ``${NAME:-default}`` by environment variables, ``$$`` by ``$``, and templates such as ``{{ ds }}`` by the
+    values of the keys ``{{ ds }}``.
+
+    Raises ConfigError, starting with ``where``, if a variable is unset and has no default, if ``${...}`` contains no valid name, or if a
+    template has no value.
     """
     known = os.environ if environ is None else environ
 
     def value(found: re.Match[str]) -> str:
+        if found[2] is not None:
+            key = template_key(found[2])
+            if key not in known:
+                raise ConfigError(
+                    f"{where}: template {key} has no value; Airflow gives it one, elsewhere add --template '{found[2]}=VALUE'"
+                )
+            return known.get(key, "")
         if found[1] is None:
             return "$"
         name = _NAME.fullmatch(found[1])

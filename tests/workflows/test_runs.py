@@ -319,6 +319,13 @@ def test_a_run_id_of_the_user_refuses_another_configuration(smoke: Path, capsys:
     assert "--run-id" in result(["run", smoke, "--run-id", "../up"], capsys, 2)["error"]
 
 
+def test_templates_get_their_values_from_the_command_line(smoke: Path, capsys: pytest.CaptureFixture[str]):
+    smoke.write_text(smoke.read_text().replace("source: smoke.svm", "source: 'smoke{{ ds }}.svm'"))
+    assert "has no value" in result(["run", smoke, "--check"], capsys, 2)["error"]
+    assert "write NAME=VALUE" in result(["run", smoke, "--template", "ds"], capsys, 2)["error"]
+    assert result(["run", smoke, "--step", "data", "--template", "ds="], capsys)["steps"] == {"data": "done"}
+
+
 def test_a_lost_output_is_made_again(smoke: Path, capsys: pytest.CaptureFixture[str]):
     folder = Path(result(["run", smoke], capsys)["folder"])
     (folder / "report" / "report.html").unlink()

@@ -82,6 +82,7 @@ def test_aliases_and_merges_are_copied():
         ("true: 1", "f:1:1: a key must be a word"),
         ("a: {<<: 3}", "f:1:9: '<<' takes a mapping"),
         ("a: ${NOT_SET_ANYWHERE}", "f:1:4: environment variable NOT_SET_ANYWHERE is not set"),
+        ("a: x-{{ds}}", "f:1:4: template {{ ds }} has no value; Airflow gives it one, elsewhere add --template 'ds=VALUE'"),
         ("a: ${}", "f:1:4: '${}' names no variable"),
         ("a: \x00", "f:1:1: "),
         ("[" * 40, "f:1:33: more than 32 levels"),
@@ -117,6 +118,8 @@ def test_size_and_encoding_are_checked(tmp_path: Path):
 def test_variables_are_expanded_in_values_only():
     data = parse_yaml("s: ${A}/x\nd: ${B:-fall}\nn: $$C ${A:-no}\nk: ${B:-}\n", environ={"A": "v"}).data
     assert data == {"s": "v/x", "d": "fall", "n": "$C v", "k": ""}
+    values = {"{{ ds }}": "2026-11-21", '{{ conf["a"] }}': "${A}"}
+    assert parse_yaml("s: '{{ds}}/{{ conf[\"a\"] }}'\nt: x-{{  ds }}", environ=values).data == {"s": "2026-11-21/${A}", "t": "x-2026-11-21"}
     # A value cannot bring structure with it.
     assert parse_yaml("s: ${A}", environ={"A": "x\nother: 1"}).data == {"s": "x\nother: 1"}
 

@@ -1,11 +1,13 @@
 """Commands on runs and workflows: status, history, report, run."""
 
 import json
+import os
 from typing import Any
 
 import click
 
 from ...storage.errors import plain_json
+from ..checking import ConfigError, template_key
 from ..console import Result, size_text, table_lines
 from .actions import require_path, require_run
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option, excel_safe_option
@@ -72,23 +74,40 @@ def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[st
     return Result(fields={"report": str(written.page), "files": [str(file) for file in written.tables]}, text=str(written.page))
 
 
+def _template_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--template {text} has no value; write NAME=VALUE")
+    return template_key(name), value
+
+
 @command("run", short_help="Run the steps of a workflow file.")
 @click.argument("workflow", type=Url("file"))
 @click.option("--run-id", metavar="ID", help="Name of this run of the workflow; default: from its configuration and sources.")
 @click.option("--check", is_flag=True, help="Check the file and show its steps; run nothing.")
 @click.option("--step", metavar="NAME", help="Run this step alone, as a scheduler does.")
+@click.option("--template", "templates", multiple=True, metavar="NAME=VALUE", help="Value of {{ NAME }} in the file; may be repeated.")
 @click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file, which runs its code.")
 @cluster_options
 @dry_run_option
 def run(
-    frame: Frame, workflow: str, run_id: str | None, check: bool, step: str | None, allow_code: bool, compute: ComputeOptions, dry_run: bool
+    frame: Frame,
+    workflow: str,
+    run_id: str | None,
+    check: bool,
+    step: str | None,
+    templates: tuple[str, ...],
+    allow_code: bool,
+    compute: ComputeOptions,
+    dry_run: bool,
 ) -> Result:
     """Run the steps of WORKFLOW (a YAML file) that are not done yet, each after the steps that it needs."""
     from ..runner import run_workflow
     from ..schema import read_workflow
     from ..texts import workflow_text
 
-    read = read_workflow(require_path(workflow, "workflow file"), allow_code)
+    values = {**os.environ, **dict(map(_template_value, templates))}
+    read = read_workflow(require_path(workflow, "workflow file"), allow_code, values)
     with frame.progress() as emit:
         outcome = run_workflow(read, run_id=run_id, only=step, check=check, dry_run=dry_run, where=compute, sink=emit)
     fields = {"workflow": read.spec.name, "run_id": outcome.run_id, "folder": str(outcome.folder), "steps": outcome.steps}
