@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .methods.hierarchical_kernels.estimator import HierarchicalKernelRegressor as HierarchicalKernelRegressor
     from .methods.kta_path.estimator import KTASelectionPath as KTASelectionPath
     from .methods.kta_path.estimator import KTASelectionPathCV as KTASelectionPathCV
+    from .methods.kta_path.estimator import KTASelectionPathRegressor as KTASelectionPathRegressor
     from .methods.kta_path.estimator import PathMachine as PathMachine
     from .methods.latent_task_mkl.estimator import LatentTaskMKLClassifier as LatentTaskMKLClassifier
     from .methods.latent_task_mkl.estimator import LatentTaskMKLRegressor as LatentTaskMKLRegressor
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from .methods.social_strength.estimator import SocialStrengthRanker as SocialStrengthRanker
     from .methods.tri_class_svm.estimator import TriClassSVC as TriClassSVC
     from .methods.two_layer_mkl.estimator import TwoLayerMKLClassifier as TwoLayerMKLClassifier
+    from .methods.two_layer_mkl.estimator import TwoLayerMKLRegressor as TwoLayerMKLRegressor
     from .methods.two_layer_mkl.estimator import generalization_bound as generalization_bound
     from .methods.unsupervised_mkl.estimator import UnsupervisedMKL as UnsupervisedMKL
     from .runs.load import load_model as load_model

@@ -152,6 +152,7 @@ METHODS = {
             "kta_path",
             "KTAPath",
             "KTASelectionPath",
+            "KTASelectionPathRegressor",
             others=("PathMachine",),
             cross_validated=("KTASelectionPathCV",),
         ),
@@ -161,6 +162,7 @@ METHODS = {
             "two_layer_mkl",
             "TwoLayer",
             "TwoLayerMKLClassifier",
+            "TwoLayerMKLRegressor",
             others=("generalization_bound",),
         ),
         MethodInfo(

@@ -61,8 +61,8 @@ class RunView:
 
     @property
     def along_path(self) -> bool:
-        """Whether accuracy was measured along a path of kernels."""
-        return has_values([number(row.get("train_accuracy")) for row in self.tables.get("path", ())])
+        """Whether accuracy or R2 was measured along a path of kernels."""
+        return has_values([number(row.get(name)) for row in self.tables.get("path", ()) for name in ("train_accuracy", "train_r2")])
 
     @property
     def step(self) -> str:

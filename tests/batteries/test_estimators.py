@@ -80,6 +80,7 @@ NOT_IN_ESTIMATOR = {
     "Classifier": {"epsilon", "delta"},
     "Regressor": {"class_weight", "probability"},
     "RuleEnsembleClassifier": {"loss"},
+    "KTASelectionPath": {"epsilon"},
     "KTASelectionPathCV": {"p"},
     "RuleEnsembleClassifierCV": {"refit"},
 }

@@ -89,7 +89,7 @@ ENTRIES = [
     *(Entry("tri-class-svm-held-out", 1e-1, {"algorithm": algorithm}) for algorithm in ("mm", "dc", "cccp")),
     Entry("tri-class-svm-cccp-balance", 1e-1),
     Entry("tri-class-svm-cccp-balance", 1e-1, tol="inner_tol"),
-    *(Entry(f"two-layer-mkl-{kind}", 1e-1, {"max_iter": 60}) for kind in ("classes", "infinite")),
+    *(Entry(f"two-layer-mkl-{kind}", 1e-1, {"max_iter": 60}) for kind in ("classes", "infinite", "numbers")),
     Entry("two-layer-mkl-infinite", 1e-2, {"max_iter": 60}, "decrease_tol"),
     *(Entry(f"unsupervised-mkl{kind}", 1e-1) for kind in ("", "-gain-recompute")),
     Entry("mve", 1e-1),

@@ -26,6 +26,7 @@ SMALL = {"kernels": ["rbf(gamma=0.5)", "linear", "rbf[0:3]"]}
 SETTINGS = {
     "TriClassSVC": [{}, {"kernel": "rbf[0:3] centre"}, {"balance": None}],
     "MKLClassifier": [{}, *({"kernels": [*KERNELS, "rbf[0:3]"], "grams": where} for where in ("memory", "recompute"))],
+    "TwoLayerMKLRegressor": [SMALL],
     "TwoLayerMKLClassifier": [{**SMALL, "infinite": True, "max_new_kernels": 2, "scale": None}],
     "LatentTaskMKLClassifier": [SMALL],
     "LatentTaskMKLRegressor": [SMALL],

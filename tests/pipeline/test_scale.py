@@ -37,6 +37,7 @@ SMALL = {
     "FGMClassifier": {"B": 2},
     "FGMRegressor": {"B": 2},
     "TwoLayerMKLClassifier": {"max_iter": 20},
+    "TwoLayerMKLRegressor": {"max_iter": 20},
 }
 
 

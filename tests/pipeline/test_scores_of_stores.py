@@ -29,6 +29,8 @@ FITS = {
     "TriClassSVC": ({"kernel": "linear", "max_iter": 3}, TWO),
     "RuleEnsembleClassifier": ({"max_rounds": 2, "n_thresholds": 2}, TWO),
     "RuleEnsembleRegressor": ({"max_rounds": 2, "n_thresholds": 2}, T),
+    "KTASelectionPathRegressor": ({"dp": 0.2}, T),
+    "TwoLayerMKLRegressor": ({**KERNELS, "max_iter": 2}, T),
     "HierarchicalKernelRegressor": ({"dag": "subsets(gaussian[0:2])"}, T),
     "MultiTaskMKLClassifier": (KERNELS, TWO),
     "MultiTaskMKLRegressor": (KERNELS, T),

@@ -229,6 +229,10 @@ CASES: dict[str, Case] = {
     "latent-task-mkl-squared-inverted-recompute": Case(
         "latent-task-mkl", {**LATENT, "loss": "squared", "inverted": True, "grams": "recompute"}, _latent, OTHER_LATENT
     ),
+    "kta-path-numbers": Case("kta-path", KTA, _real, OTHER_KTA, {"test_share": 0.25}),
+    "two-layer-mkl-numbers": Case(
+        "two-layer-mkl", {**TWO_LAYER, "infinite": True, "max_new_kernels": 1}, _real, OTHER_TWO_LAYER, {"test_share": 0.25}
+    ),
     "kta-path-two": Case("kta-path", KTA, _dense, OTHER_KTA),
     "kta-path-classes-linear": Case("kta-path", {**KTA, "kernel": "linear"}, _three, OTHER_KTA),
     "fgm-isotonic": Case("fgm", {**FGM, "probability": "isotonic"}, _three, OTHER, {"test_share": 0.25}),

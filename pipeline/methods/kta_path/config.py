@@ -34,6 +34,9 @@ class KTAPathConfig(MethodConfig):
         1.0,
         description="inverse regularisation strength, as in scikit-learn's SVC",
     )
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.1, description="half-width of the tube, in standard deviations of the target"
+    )
     n_machines: Count = Field(
         11,
         description="number of points of the path at which an SVM is trained",

@@ -1,5 +1,5 @@
-"""KTASelectionPath: selection of kernels (one per feature, or precomputed), which leave the model one by one as p of the l_p norm
-decreases.
+"""KTASelectionPath and KTASelectionPathRegressor: selection of kernels (one per feature, or precomputed), which leave the model one by one
+as p of the l_p norm decreases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ....storage.data import as_data, in_memory
 from ....storage.errors import Matrix
 from ...core.calibration import Fit
 from ...core.resources import Resources
-from ...estimators.base import Classifier, predicted_labels
+from ...estimators.base import Classifier, Regressor, has_probabilities, predicted_labels
 from ...estimators.cv import MACHINE_C, CrossValidated
 from ...estimators.inputs import Callbacks, Column, Seed, UserRows, encoded, features_of, seed_of
 from ...estimators.kernels import KernelEstimator
@@ -28,156 +28,17 @@ from ...estimators.selection import Selection
 from ...models.calibration import Calibration, class_probabilities
 from ...models.kernel import KernelModel, gram_decision_values, row_decision_values
 from .config import KTAPathConfig
-from .machines import Kernels, PathPoint, PathTrainer, machine_model, weights_along
+from .machines import Kernels, PathPoint, PathTrainer, machine_model, score_name, weights_along
 from .method import KTAPath
 from .problem import path_weights
 
 
-class KTASelectionPath(Selection, KernelEstimator, Classifier):
-    r"""Kernel selection by alignment with the classes, along a path of l_p norms.
-
-    Solves, for p from ``p_start`` down to ``p_end``,
-
-    .. math::
-
-        \min_{\eta \ge 0} \lambda_1 \sum_i B_F(\eta_i, \eta_0) + \lambda_2 \sum_i \eta_i^p - \sum_i \eta_i a_i,
-        \qquad a_i = \frac{y' H K_i H y}{\mathrm{tr}(H K_i H)} .
-
-    As p decreases, kernels become inactive (weight at most ``eps``) and never return. For more than two classes, a_i is the sum over the
-    classes, each against the rest: the alignment with "same class or not".
-
-    :meth:`predict` and :meth:`decision_function` use the SVM at ``p_``, by default 1.25. At that p, kernels of small alignment have left
-    the model, and accuracy is still that of all kernels. Fewer kernels remain nearer to ``p_end``. :meth:`svm_at` returns the SVM at any p,
-    and :meth:`p_for` the p of a given number of kernels. The fit is deterministic.
-
-    Parameters
-    ----------
-    kernel : {"rbf", "linear", "precomputed"}, default='rbf'
-        Kernel of each feature: ``"rbf"``, with the median of the non-zero distances as its width; ``"linear"``, x x'; or ``"precomputed"``,
-        with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``.
-    divergence : {"euclidean", "kl"}, default='euclidean'
-        Divergence of the weights from ``eta0``: squared Euclidean, or the generalised Kullback-Leibler divergence.
-    lam1 : float >= 0 or None, default=None
-        Weight of the divergence. Default: half the largest alignment.
-    lam2 : float >= 0 or None, default=None
-        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``. If fewer than 50 kernels have a positive
-        alignment, it leaves a fifth of them, but at least three.
-    eta0 : float >= 0, default=0.0
-        Centre of the divergence; must be positive with ``"kl"``.
-    p_start : float >= 1, default=2.0
-        First p of the path.
-    p_end : float >= 1, default=1.0
-        Last p of the path.
-    dp : float > 0, default=0.01
-        Step size in p; the path descends.
-    eps : float >= 0 and < 0.367879, default=0.0001
-        A kernel whose weight falls to this value leaves the path for good.
-    order : int >= 0 and <= 2, default=1
-        Order of the predictor in p. It affects the time, not the path.
-    C : float > 0, default=1.0
-        Inverse regularisation strength of the SVMs: larger values fit the training data more closely. It has the scale of scikit-learn's
-        ``SVC`` with a kernel of (centred) trace n, and is the default of ``svm_at`` and ``svm_path``.
-    n_machines : int >= 1, default=11
-        Number of points at which an SVM is trained and its accuracy recorded, evenly spaced from the first to the last point with an active
-        kernel. 1: the last point only.
-    p : float >= 1 or {"auto"} or None, default='auto'
-        Point of the path whose SVM predicts; if no kernel is active there, the last point before it with an active kernel. ``"auto"``:
-        1.25, or the nearest end of the path. ``None``: the last point with an active kernel, which has the fewest kernels and is less
-        accurate.
-    class_weight : {"balanced"} or dict or None, default=None
-        Factors of ``C`` per class; alignments ignore them.
-    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
-        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
-        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
-        when you first ask for probabilities. ``False``: none.
-    cluster : str or None, default=None
-        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
-    random_state : int, RandomState or None, default=None
-        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
-    verbose : int, default=0
-        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
-        also sends every event to the logger ``gramplane``.
-    callbacks : callable, list of callables or None, default=None
-        Function, or list of functions, called with an event record after each step.
-
-    Attributes
-    ----------
-    alignments_, widths_, traces_
-        ``(n_kernels,)`` each: alignment a_i, width, and trace of the centred kernel.
-    p_grid_, n_active_, weights_path_
-        ``(n_points,)`` values of p in descending order, ``(n_points,)`` numbers of active kernels, and ``(n_points, n_kernels)`` sparse
-        weights.
-    junctures_
-        ``(n_kernels,)``: kernel i is active at p if and only if ``p > junctures_[i]``; infinity: never active, 0: active to the end.
-    path_scores_
-        ``{"p", "n_active", "train_accuracy"}``: arrays with one entry per SVM trained along the path.
-    lam1_, lam2_, p_
-        Regularisation used, and the point of the path whose SVM :meth:`predict` uses.
-    history_
-        One array per quantity, over the iterations.
-    encoding_ : Pipeline
-        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
-        store made from a table.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from gramplane import KTASelectionPath
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> path = KTASelectionPath(dp=0.05, n_machines=1).fit(X, y)
-    >>> path.get_support(indices=True, p=path.p_for(12)).tolist()
-    [0, 2, 3, 5, 6, 7, 13, 20, 22, 23, 26, 27]
-
-    References
-    ----------
-    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis (2014), chapter 7.
-    """
+class _SelectionPath(Selection, KernelEstimator):
+    """Base class of classifier and regressor."""
 
     _method = KTAPath()
     _takes_all_memory = True
     _kernels_parameter = "kernel"
-
-    def __init__(
-        self,
-        kernel: Literal["rbf", "linear", "precomputed"] = "rbf",
-        divergence: Literal["euclidean", "kl"] = "euclidean",
-        lam1: float | None = None,
-        lam2: float | None = None,
-        eta0: float = 0.0,
-        p_start: float = 2.0,
-        p_end: float = 1.0,
-        dp: float = 0.01,
-        eps: float = 0.0001,
-        order: int = 1,
-        C: float = 1.0,
-        n_machines: int = 11,
-        p: float | Literal["auto"] | None = "auto",
-        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
-        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
-        cluster: str | None = None,
-        random_state: Seed = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.kernel = kernel
-        self.divergence = divergence
-        self.lam1 = lam1
-        self.lam2 = lam2
-        self.eta0 = eta0
-        self.p_start = p_start
-        self.p_end = p_end
-        self.dp = dp
-        self.eps = eps
-        self.order = order
-        self.C = C
-        self.n_machines = n_machines
-        self.p = p
-        self.class_weight = class_weight
-        self.probability = probability
-        self.cluster = cluster
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Compute the alignments, the path, and SVMs along it.
@@ -187,7 +48,7 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         X
             ``(n_samples, n_features)`` array, sparse matrix, Dask array or block store; with ``kernel="precomputed"``, matrices.
         y
-            ``(n_samples,)`` classes; a block store may contain them.
+            ``(n_samples,)`` classes, or numbers for a regressor; a block store may contain them.
         sample_weight
             ``(n_samples,)`` counts of rows, used in alignments, widths and losses; rows with weight 0 are ignored.
 
@@ -210,7 +71,8 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         self.weights_path_ = weights_along(model)
         self.lam1_, self.lam2_, self.p_ = model.figures["lam1"], model.figures["lam2"], model.figures["p"]
         at = arrays["scored"][:, 0].astype(int)
-        self.path_scores_ = {"p": self.p_grid_[at], "n_active": self.n_active_[at], "train_accuracy": arrays["scored"][:, 1]}
+        scores = {f"train_{score_name(model)}": arrays["scored"][:, 1]}
+        self.path_scores_ = {"p": self.p_grid_[at], "n_active": self.n_active_[at], **scores}
 
     # -- the path ------------------------------------------------------------------------------------------------------------------
 
@@ -322,11 +184,16 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
         figures = {"lam1": self.lam1_, "lam2": self.lam2_, "C": float(config.C)}
         arrays, training = {"traces": self.traces_, "widths": self.widths_}, self._training
         late = None
-        if config.probability is not False:
+        if has_probabilities(self):
             fit = Fit(self._method, config.model_copy(update={"p": point.p}), training)
             late = late_calibration(fit, self._fit_place(training.data), seed_of(self.random_state), self._takes_all_memory)
         return PathMachine(
-            point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point), self, late
+            point,
+            getattr(self, "classes_", None),
+            float(config.C),
+            lambda: machine_model(config, training, arrays, figures, point),
+            self,
+            late,
         )
 
     # -- selection and prediction --------------------------------------------------------------------------------------------------
@@ -349,6 +216,288 @@ class KTASelectionPath(Selection, KernelEstimator, Classifier):
             return super().transform(X)
         rows, _ = as_data(X, estimator=self, encode=encoded, accept_sparse="csr", dtype=None, reset=False)
         return rows[:, self.active_at(at)]
+
+
+class KTASelectionPath(_SelectionPath, Classifier):
+    r"""Kernel selection by alignment with the classes, along a path of l_p norms.
+
+    Solves, for p from ``p_start`` down to ``p_end``,
+
+    .. math::
+
+        \min_{\eta \ge 0} \lambda_1 \sum_i B_F(\eta_i, \eta_0) + \lambda_2 \sum_i \eta_i^p - \sum_i \eta_i a_i,
+        \qquad a_i = \frac{y' H K_i H y}{\mathrm{tr}(H K_i H)} .
+
+    As p decreases, kernels become inactive (weight at most ``eps``) and never return. For more than two classes, a_i is the sum over the
+    classes, each against the rest: the alignment with "same class or not".
+
+    :meth:`predict` and :meth:`decision_function` use the SVM at ``p_``, by default 1.25. At that p, kernels of small alignment have left
+    the model, and accuracy is still that of all kernels. Fewer kernels remain nearer to ``p_end``. :meth:`svm_at` returns the SVM at any p,
+    and :meth:`p_for` the p of a given number of kernels. The fit is deterministic.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "linear", "precomputed"}, default='rbf'
+        Kernel of each feature: ``"rbf"``, with the median of the non-zero distances as its width; ``"linear"``, x x'; or ``"precomputed"``,
+        with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``.
+    divergence : {"euclidean", "kl"}, default='euclidean'
+        Divergence of the weights from ``eta0``: squared Euclidean, or the generalised Kullback-Leibler divergence.
+    lam1 : float >= 0 or None, default=None
+        Weight of the divergence. Default: half the largest alignment.
+    lam2 : float >= 0 or None, default=None
+        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``. If fewer than 50 kernels have a positive
+        alignment, it leaves a fifth of them, but at least three.
+    eta0 : float >= 0, default=0.0
+        Centre of the divergence; must be positive with ``"kl"``.
+    p_start : float >= 1, default=2.0
+        First p of the path.
+    p_end : float >= 1, default=1.0
+        Last p of the path.
+    dp : float > 0, default=0.01
+        Step size in p; the path descends.
+    eps : float >= 0 and < 0.367879, default=0.0001
+        A kernel whose weight falls to this value leaves the path for good.
+    order : int >= 0 and <= 2, default=1
+        Order of the predictor in p. It affects the time, not the path.
+    C : float > 0, default=1.0
+        Inverse regularisation strength of the SVMs: larger values fit the training data more closely. It has the scale of scikit-learn's
+        ``SVC`` with a kernel of (centred) trace n, and is the default of ``svm_at`` and ``svm_path``.
+    n_machines : int >= 1, default=11
+        Number of points at which an SVM is trained and its accuracy recorded, evenly spaced from the first to the last point with an active
+        kernel. 1: the last point only.
+    p : float >= 1 or {"auto"} or None, default='auto'
+        Point of the path whose SVM predicts; if no kernel is active there, the last point before it with an active kernel. ``"auto"``:
+        1.25, or the nearest end of the path. ``None``: the last point with an active kernel, which has the fewest kernels and is less
+        accurate.
+    class_weight : {"balanced"} or dict or None, default=None
+        Factors of ``C`` per class; alignments ignore them.
+    probability : {"auto", "sigmoid", "isotonic", False}, default='auto'
+        How class probabilities are obtained. A logistic loss gives them exactly; other losses need a sigmoid or isotonic calibration on
+        decision values of 5 folds, about 5 more fits. ``"sigmoid"``, ``"isotonic"``: calibrate in ``fit``. ``"auto"``: exact, or a sigmoid
+        when you first ask for probabilities. ``False``: none.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or list of functions, called with an event record after each step.
+
+    Attributes
+    ----------
+    alignments_, widths_, traces_
+        ``(n_kernels,)`` each: alignment a_i, width, and trace of the centred kernel.
+    p_grid_, n_active_, weights_path_
+        ``(n_points,)`` values of p in descending order, ``(n_points,)`` numbers of active kernels, and ``(n_points, n_kernels)`` sparse
+        weights.
+    junctures_
+        ``(n_kernels,)``: kernel i is active at p if and only if ``p > junctures_[i]``; infinity: never active, 0: active to the end.
+    path_scores_
+        ``{"p", "n_active", "train_accuracy"}``: arrays with one entry per SVM trained along the path.
+    lam1_, lam2_, p_
+        Regularisation used, and the point of the path whose SVM :meth:`predict` uses.
+    history_
+        One array per quantity, over the iterations.
+    encoding_ : Pipeline
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import KTASelectionPath
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> path = KTASelectionPath(dp=0.05, n_machines=1).fit(X, y)
+    >>> path.get_support(indices=True, p=path.p_for(12)).tolist()
+    [0, 2, 3, 5, 6, 7, 13, 20, 22, 23, 26, 27]
+
+    References
+    ----------
+    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis (2014), chapter 7.
+    """
+
+    def __init__(
+        self,
+        kernel: Literal["rbf", "linear", "precomputed"] = "rbf",
+        divergence: Literal["euclidean", "kl"] = "euclidean",
+        lam1: float | None = None,
+        lam2: float | None = None,
+        eta0: float = 0.0,
+        p_start: float = 2.0,
+        p_end: float = 1.0,
+        dp: float = 0.01,
+        eps: float = 0.0001,
+        order: int = 1,
+        C: float = 1.0,
+        n_machines: int = 11,
+        p: float | Literal["auto"] | None = "auto",
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        probability: Literal["auto", "sigmoid", "isotonic", False] = "auto",
+        cluster: str | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.kernel = kernel
+        self.divergence = divergence
+        self.lam1 = lam1
+        self.lam2 = lam2
+        self.eta0 = eta0
+        self.p_start = p_start
+        self.p_end = p_end
+        self.dp = dp
+        self.eps = eps
+        self.order = order
+        self.C = C
+        self.n_machines = n_machines
+        self.p = p
+        self.class_weight = class_weight
+        self.probability = probability
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+
+class KTASelectionPathRegressor(_SelectionPath, Regressor):
+    r"""Kernel selection by alignment with a numeric target, along a path of l_p norms.
+
+    Solves, for p from ``p_start`` down to ``p_end``,
+
+    .. math::
+
+        \min_{\eta \ge 0} \lambda_1 \sum_i B_F(\eta_i, \eta_0) + \lambda_2 \sum_i \eta_i^p - \sum_i \eta_i a_i,
+        \qquad a_i = \frac{y' H K_i H y}{\mathrm{tr}(H K_i H)} .
+
+    where y is the target, centred and scaled to standard deviation 1. As p decreases, kernels become inactive (weight at most ``eps``) and
+    never return.
+
+    :meth:`predict` uses the support vector regression at ``p_``, by default 1.25. Fewer kernels remain nearer to ``p_end``. :meth:`svm_at`
+    returns the model at any p, and :meth:`p_for` the p of a given number of kernels. The fit is deterministic.
+
+    ``C`` and ``epsilon`` refer to the scaled target. Coefficients and intercepts are in the unit of the target, objective and gap in its
+    square.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "linear", "precomputed"}, default='rbf'
+        Kernel of each feature: ``"rbf"``, with the median of the non-zero distances as its width; ``"linear"``, x x'; or ``"precomputed"``,
+        with matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in ``predict``.
+    divergence : {"euclidean", "kl"}, default='euclidean'
+        Divergence of the weights from ``eta0``: squared Euclidean, or the generalised Kullback-Leibler divergence.
+    lam1 : float >= 0 or None, default=None
+        Weight of the divergence. Default: half the largest alignment.
+    lam2 : float >= 0 or None, default=None
+        Weight of sum eta^p. Default: a value that leaves about ten kernels at ``p_end``. If fewer than 50 kernels have a positive
+        alignment, it leaves a fifth of them, but at least three.
+    eta0 : float >= 0, default=0.0
+        Centre of the divergence; must be positive with ``"kl"``.
+    p_start : float >= 1, default=2.0
+        First p of the path.
+    p_end : float >= 1, default=1.0
+        Last p of the path.
+    dp : float > 0, default=0.01
+        Step size in p; the path descends.
+    eps : float >= 0 and < 0.367879, default=0.0001
+        A kernel whose weight falls to this value leaves the path for good.
+    order : int >= 0 and <= 2, default=1
+        Order of the predictor in p. It affects the time, not the path.
+    C : float > 0, default=1.0
+        Inverse regularisation strength of the SVMs: larger values fit the training data more closely. It has the scale of scikit-learn's
+        ``SVR`` with a kernel of (centred) trace n and a target of standard deviation 1, and is the default of ``svm_at`` and ``svm_path``.
+    epsilon : float >= 0, default=0.1
+        Half-width of the tube without loss, in standard deviations of the target.
+    n_machines : int >= 1, default=11
+        Number of points at which an SVM is trained and its R2 recorded, evenly spaced from the first to the last point with an active
+        kernel. 1: the last point only.
+    p : float >= 1 or {"auto"} or None, default='auto'
+        Point of the path whose SVM predicts; if no kernel is active there, the last point before it with an active kernel. ``"auto"``:
+        1.25, or the nearest end of the path. ``None``: the last point with an active kernel, which has the fewest kernels and is less
+        accurate.
+    cluster : str or None, default=None
+        Where passes run: ``None`` in this process, ``"local:4"`` on four local processes, ``"tls://..."`` on a Dask cluster.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers; ``None`` is 0, so that fits are reproducible.
+    verbose : int, default=0
+        1 shows progress on standard error: a bar with rounds, gap and remaining time in a terminal or notebook, else one line per round. 2
+        also sends every event to the logger ``gramplane``.
+    callbacks : callable, list of callables or None, default=None
+        Function, or list of functions, called with an event record after each step.
+
+    Attributes
+    ----------
+    alignments_, widths_, traces_
+        ``(n_kernels,)`` each: alignment a_i, width, and trace of the centred kernel.
+    p_grid_, n_active_, weights_path_
+        ``(n_points,)`` values of p in descending order, ``(n_points,)`` numbers of active kernels, and ``(n_points, n_kernels)`` sparse
+        weights.
+    junctures_
+        ``(n_kernels,)``: kernel i is active at p if and only if ``p > junctures_[i]``; infinity: never active, 0: active to the end.
+    path_scores_
+        ``{"p", "n_active", "train_r2"}``: arrays with one entry per SVM trained along the path.
+    lam1_, lam2_, p_
+        Regularisation used, and the point of the path whose SVM :meth:`predict` uses.
+    history_
+        One array per quantity, over the iterations.
+    encoding_ : Pipeline
+        Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
+        store made from a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane import KTASelectionPathRegressor
+    >>> X = np.random.default_rng(0).normal(size=(120, 30))
+    >>> path = KTASelectionPathRegressor(dp=0.05).fit(X, 5.0 * X[:, 3] ** 2 + 4.0 * X[:, 7])
+    >>> path.get_support(indices=True, p=path.p_for(6)).tolist()
+    [3, 7, 8, 21, 22, 27]
+
+    References
+    ----------
+    Jawanpuria: Learning Kernels for Multiple Predictive Tasks. PhD thesis (2014), chapter 7.
+    """
+
+    def __init__(
+        self,
+        kernel: Literal["rbf", "linear", "precomputed"] = "rbf",
+        divergence: Literal["euclidean", "kl"] = "euclidean",
+        lam1: float | None = None,
+        lam2: float | None = None,
+        eta0: float = 0.0,
+        p_start: float = 2.0,
+        p_end: float = 1.0,
+        dp: float = 0.01,
+        eps: float = 0.0001,
+        order: int = 1,
+        C: float = 1.0,
+        epsilon: float = 0.1,
+        n_machines: int = 11,
+        p: float | Literal["auto"] | None = "auto",
+        cluster: str | None = None,
+        random_state: Seed = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.kernel = kernel
+        self.divergence = divergence
+        self.lam1 = lam1
+        self.lam2 = lam2
+        self.eta0 = eta0
+        self.p_start = p_start
+        self.p_end = p_end
+        self.dp = dp
+        self.eps = eps
+        self.order = order
+        self.C = C
+        self.epsilon = epsilon
+        self.n_machines = n_machines
+        self.p = p
+        self.cluster = cluster
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
 
 
 class KTASelectionPathCV(CrossValidated, KTASelectionPath):
@@ -467,7 +616,7 @@ class PathMachine:
     Attributes
     ----------
     classes_, p_, C_
-        Class labels in ascending order, the point p of the path, and ``C``.
+        Class labels in ascending order (``None`` for a numeric target), the point p of the path, and ``C``.
     active_, weights_
         Active kernels in ascending order, and their weights, which sum to the number of rows.
 
@@ -485,7 +634,7 @@ class PathMachine:
     def __init__(
         self,
         point: PathPoint,
-        classes: np.ndarray,
+        classes: np.ndarray | None,
         C: float,
         build: Callable[[], KernelModel],
         path: object,
@@ -529,8 +678,9 @@ class PathMachine:
         return row_decision_values(model, model.scaled_rows(rows))
 
     def predict(self, X: UserRows) -> np.ndarray:
-        """Return the predicted class labels, ``(n,)``."""
-        return predicted_labels(self.decision_function(X), self.classes_)
+        """Return the predicted class labels or values, ``(n,)``."""
+        values = self.decision_function(X)
+        return values if self.classes_ is None else predicted_labels(values, self.classes_)
 
     def predict_proba(self, X: UserRows) -> np.ndarray:
         """Return the class probabilities, ``(n, n_classes)``.

@@ -21,6 +21,7 @@ from ....kernels.grams.normalization import Normalization
 from ....kernels.svm.decomposition import solve_decomposition
 from ....kernels.svm.dual import DenseGram, Gram, Scratch
 from ....kernels.svm.smo import solve_smo
+from ....kernels.target_unit import LABELS, TargetUnit
 from ....storage import BlockStore, MemoryBlocks
 from ...core.resources import Resources
 from ...grams.given import GivenGrams
@@ -63,8 +64,10 @@ class PathPoint:
     """The SVM at one point of the path.
 
     * ``active``, ``share``: the active kernels and their weights, scaled to sum to the number of rows.
-    * ``beta``, ``values``: signed coefficients and decision values, ``(n_machines, n_samples)``.
-    * ``gap``, ``objective``: summed over the one-vs-rest models.
+    * ``beta``, ``bias``: signed coefficients ``(n_machines, n_samples)``, and intercepts, in the solver's unit.
+    * ``values``: decision values ``(n_machines, n_samples)``, in the unit of the target.
+    * ``gap``, ``objective``: summed over the one-vs-rest models, in the solver's unit.
+    * ``unit``: unit of a real target.
     """
 
     p: float
@@ -75,6 +78,7 @@ class PathPoint:
     gap: float
     objective: float
     values: np.ndarray
+    unit: TargetUnit = LABELS
 
 
 def total_weight(inputs: Inputs) -> float:
@@ -87,7 +91,7 @@ class PathTrainer:
 
     def __init__(self, config: KTAPathConfig, inputs: Inputs, resources: Resources, kernels: Kernels) -> None:
         self.config, self.inputs, self.resources, self.kernels, self._data = config, inputs, resources, kernels, inputs.data
-        self.problems = dual_problems(config, inputs)
+        self.problems = dual_problems(config, inputs, config.epsilon)
         self._grams: Grams | None = None
         self.sums: SharedSums | None = None
         self._scratch = Scratch()
@@ -158,9 +162,10 @@ class PathTrainer:
         solve = partial(solve_decomposition, working=working) if working else solve_smo
         solutions = [solve(gram, problem, warm=start, tol=MACHINE_TOL) for problem, start in zip(self.problems, starts, strict=True)]
         beta, bias = np.stack([solution.beta for solution in solutions]), np.array([solution.bias for solution in solutions])
-        values = np.stack([gram.matvec(row) for row in beta]) + bias[:, None]
+        unit = self.problems[0].unit
+        values = unit.values(np.stack([gram.matvec(row) for row in beta]) + bias[:, None])
         gap, objective = sum(solution.gap for solution in solutions), sum(solution.upper for solution in solutions)
-        return PathPoint(p, active, share, beta, bias, float(gap), float(objective), values)
+        return PathPoint(p, active, share, beta, bias, float(gap), float(objective), values, unit)
 
 
 def given_grams(inputs: Inputs, resources: Resources) -> Grams:
@@ -204,19 +209,24 @@ def machine_model(
         fields |= {"scale": scale_of(data, active), "row_scaled": data.scale.kind == "unit-row"}
     return KernelModel(
         params_json=config.model_dump_json(),
-        classes_json=json.dumps(list(inputs.classes or ())),
+        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
         kernels_json="[]",
         n_train=int(data.n_rows),
         n_features=int(data.n_rows if precomputed else data.n_cols),
         precomputed=precomputed,
         support_ids=ids,
         texts=(),
-        beta=np.ascontiguousarray(point.beta[:, ids]),
-        intercepts=point.bias,
-        figures={**figures, "p": point.p, "gap": point.gap, "objective": point.objective},
+        beta=np.ascontiguousarray(point.beta[:, ids] * point.unit.size),
+        intercepts=point.unit.values(point.bias),
+        figures=point.unit.figures({**figures, "p": point.p, "gap": point.gap, "objective": point.objective}),
         arrays=dict(arrays),
         **fields,
     )
+
+
+def score_name(model: KernelModel) -> str:
+    """Return the name of the score along the path."""
+    return "r2" if json.loads(model.classes_json) is None else "accuracy"
 
 
 def weights_along(model: KernelModel) -> sp.csr_array:

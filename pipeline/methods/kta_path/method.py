@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ....storage import DataError
 from ...core.memory import check_memory, refuse
 from ...core.method import Method, PathValues
 from ...core.resources import Resources, RunContext
@@ -21,7 +20,7 @@ from ...inputs.scores import held_out_rows, scores_of
 from ...models.kernel import KernelModel
 from ...models.model import Tables
 from .config import KTAPathConfig
-from .machines import machine_model, spread_points, weights_along
+from .machines import machine_model, score_name, spread_points, weights_along
 from .problem import CELLS, KTAProblem, KTAState, machine_point, path_junctures
 
 N_SHOWN = 1000  # kernels in the report's table
@@ -39,21 +38,19 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
     models = (KernelModel,)
 
     def read_inputs(self, config: KTAPathConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[KTAPathConfig, Inputs]:
-        """Return the parameters, and the classes and weights of a store. ``extra`` may contain ``test_share``. Raises DataError for a store
-        without classes, and ValueError for precomputed kernels, which a block store cannot contain.
+        """Return the parameters, and the target and weights of a store. ``extra`` may contain ``test_share``. Raises ValueError for
+        precomputed kernels, which a block store cannot contain.
         """
         if config.kernel == "precomputed":
             raise ValueError("kernel='precomputed' needs matrices; a run on a block store takes 'rbf' or 'linear'")
         inputs = store_inputs(resources, self.name)
-        if inputs.classes is None:
-            raise DataError(f"the target is real-valued; {self.name} needs classes", resources.data.url)
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
     def problem(self, config: KTAPathConfig, inputs: Inputs, resources: Resources) -> KTAProblem:
         """Return the problem of a fit. Raises DataError for a class without rows of positive weight, and MemoryBoundExceeded if rows or
         features exceed the memory.
         """
-        dual_problems(config, inputs)
+        dual_problems(config, inputs, config.epsilon)
         problem = KTAProblem(config, inputs, resources)
         if not isinstance(inputs.data, GivenGrams):
             # At least one point's weights; how many more there are shows with the alignments.
@@ -98,10 +95,10 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         return Result(
             model,
             state.stop,
-            objective=machine.objective,
-            gap=machine.gap,
+            objective=model.figures["objective"],
+            gap=model.figures["gap"],
             certified_over="the SVM at this p",
-            figures={**sizes, **counts, **lam, "p": machine.p, **rows, **(_finite_scores(*at[0, 1:]) if len(at) else {})},
+            figures={**sizes, **counts, **lam, "p": machine.p, **rows, **(_finite_scores(model, *at[0, 1:]) if len(at) else {})},
             scores=partial(scores_of, problem.inputs, machine.values),
         )
 
@@ -157,12 +154,13 @@ class KTAPath(Method[KTAPathConfig, KTAProblem, KTAState, KernelModel]):
         ]
         followed = weights_along(model)[:, order[:N_FOLLOWED]].toarray().tolist()
         paths = [{"p": p, **dict(zip(labels, row, strict=False))} for p, row in zip(grid.tolist(), followed, strict=True)]
-        scored = {int(k): _finite_scores(train, test) for k, train, test in model.arrays["scored"]}
+        scored = {int(k): _finite_scores(model, train, test) for k, train, test in model.arrays["scored"]}
         points = enumerate(zip(grid.tolist(), counts.tolist(), strict=True))
         path = [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in points]
         return {"kernels": kernels, "path": path, "path_weights": paths}
 
 
-def _finite_scores(train: float, test: float) -> dict[str, float]:
-    scores = {"train_accuracy": float(train), "test_accuracy": float(test)}
+def _finite_scores(model: KernelModel, train: float, test: float) -> dict[str, float]:
+    name = score_name(model)
+    scores = {f"train_{name}": float(train), f"test_{name}": float(test)}
     return {name: value for name, value in scores.items() if np.isfinite(value)}

@@ -20,12 +20,13 @@ import scipy.sparse as sp
 from ....cluster import Plan
 from ....kernels.alignment.alignment import Alignments
 from ....kernels.alignment.path import DIVERGENCES, AlignmentProblem, juncture_points, kernel_path, p_grid, threshold, weights_at
+from ....kernels.target_unit import in_machine_unit
 from ...core.memory import Item, driver_plan, refuse
 from ...core.resources import Resources
 from ...grams.given import GivenGrams
 from ...grams.settings import vectors_item
 from ...inputs.labels import Inputs, labels_of
-from ...inputs.scores import AccuracyTracker, accuracies
+from ...inputs.scores import R2Tracker, accuracies, fit_tracker, r2_scores
 from ...passes.blocks import Task, column_tasks
 from .alignment_pass import align_features, alignments_pass
 from .config import KTAPathConfig
@@ -66,7 +67,7 @@ class KTAState:
     indices: np.ndarray
     values: np.ndarray
     newton_steps: np.ndarray  # (points,)
-    scored: np.ndarray  # (machines, 3) point, accuracy on training rows and on rows held out (NaN without any) of the machines so far
+    scored: np.ndarray  # (machines, 3) point, accuracy or R2 on training rows and on rows held out (NaN without any) of the machines so far
     beta: np.ndarray  # (n_machines, n_samples) coefficients of the last of them; no rows before the first
 
     @property
@@ -77,7 +78,11 @@ class KTAState:
 
 
 def class_targets(inputs: Inputs) -> np.ndarray:
-    """Return the labels -1 and +1 of two classes, or of every class against the rest, ``(n_machines, n_samples)``."""
+    """Return the labels -1 and +1 of two classes, or of every class against the rest, ``(n_machines, n_samples)``; real targets centred, in
+    units of their standard deviation.
+    """
+    if inputs.classes is None:
+        return in_machine_unit(inputs.target, row_counts(inputs), centred=True)[0][None]
     return np.stack([labels_of(inputs, machine) for machine in range(inputs.n_machines)])
 
 
@@ -92,7 +97,7 @@ def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float,
     ``N_DEFAULT_KERNELS``) and the next smaller alignment. Raises ValueError if all alignments are zero.
     """
     if not np.any(a > 0):
-        reason = "every feature (or kernel) is constant on the training rows, or uncorrelated with the classes"
+        reason = "every feature (or kernel) is constant on the training rows, or uncorrelated with the target"
         raise ValueError(f"all alignments with y are zero: {reason}")
     lam1 = 0.5 * float(a.max()) if config.lam1 is None else config.lam1
     if config.lam2 is not None:
@@ -123,7 +128,7 @@ class KTAProblem:
 
     def __post_init__(self) -> None:
         config, inputs, data = self.config, self.inputs, self.inputs.data
-        self.fit = AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out)
+        self.fit = fit_tracker(inputs, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
         self._at_once = min(config.n_machines, BATCH_MACHINES, len(self.grid))  # machines along the path
         self._entry_bytes = 4 if config.kernel == "rbf" else 8
@@ -239,7 +244,9 @@ class KTAProblem:
         chosen, scored, beta = points[first:last], [state.scored], state.beta
         along = self.trainer(state, resources).along(state.p[chosen], state.weights[chosen], beta if first else None)
         for k, point in zip(chosen, along, strict=True):
-            scored.append(np.array([[k, *accuracies(self.fit, dict(enumerate(point.values)))]]))
+            decisions = dict(enumerate(point.values))
+            scores = r2_scores(self.fit, decisions) if isinstance(self.fit, R2Tracker) else accuracies(self.fit, decisions)
+            scored.append(np.array([[k, *scores]]))
             beta = point.beta
         return replace(state, scored=np.concatenate(scored), beta=beta, stop="end" if last == len(points) else None)
 

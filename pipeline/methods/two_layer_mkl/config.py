@@ -26,6 +26,9 @@ class TwoLayerConfig(GramConfig):
 
     kernels: MachineKernels = None
     C: Positive = Field(10.0, description="inverse regularisation strength, as in scikit-learn's SVC")
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.1, description="half-width of the tube, in standard deviations of the target"
+    )
     infinite: bool = Field(False, description="add Gaussian kernels on all features while one helps")
     penalty: Positive | None = Field(
         None,

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ....kernels.bank.two_layer import first_length
-from ....storage import DataError
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
@@ -39,14 +38,8 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
     models = (KernelModel,)
 
     def read_inputs(self, config: TwoLayerConfig, resources: RunContext, extra: Mapping[str, Any]) -> tuple[TwoLayerConfig, Inputs]:
-        """Return the parameters, and the target and weights of a store; ``extra`` may contain ``test_share``. Raises DataError for a real
-        target.
-        """
+        """Return the parameters, and the target and weights of a store; ``extra`` may contain ``test_share``."""
         config, inputs = with_gram_store(config, store_inputs(resources, self.name))
-        if inputs.classes is None:
-            raise DataError(
-                f"the target is real-valued; {self.name} separates classes (ingest with --task classification)", resources.data.url
-            )
         return config, inputs.without(held_out_rows(extra, inputs.target, resources.seed, inputs.classes))
 
     def problem(self, config: TwoLayerConfig, inputs: Inputs, resources: Resources) -> TwoLayerProblem:
@@ -65,7 +58,9 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
             # Passes go over block pairs, of which a bank has none.
             reason = f"{PLACES['recompute']}: the second layer is beyond the driver's memory"
             settings = replace(settings, policy="recompute", reason=reason)
-        problem = TwoLayerProblem(config, inputs, specs, tuple(dual_problems(config, inputs)), settings, by_passes, resources)
+        problem = TwoLayerProblem(
+            config, inputs, specs, tuple(dual_problems(config, inputs, config.epsilon)), settings, by_passes, resources
+        )
         check_machines(settings, problem.driver_items(), n, len(all_specs), resources, self.name)
         return problem
 
@@ -100,7 +95,8 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         machines, idle = problem.best(state), _idle_machines(problem, state)
         for message in idle:
             resources.emit({"event": "warning", "message": message})
-        figures = {
+        unit = problem.problems[0].unit
+        figures: dict[str, float] = {
             "objective": float(sum(machine.value + machine.gap for machine in machines)),
             "machine_gap": float(sum(machine.gap for machine in machines)),
             "violation": max(machine.point().violation(problem.penalty) for machine in machines),
@@ -111,7 +107,10 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
         grams, bias = problem.grams(state.widths, resources), np.array([machine.bias for machine in machines])
         mu, beta = np.stack([machine.mu for machine in machines]), np.stack([machine.beta for machine in machines])
         arrays = {**{f"weights_path_{m}": machine.path for m, machine in enumerate(machines)}, "new_gammas": state.widths}
-        model = replace(build_model(problem.config, problem.inputs, grams, mu, beta, bias, figures, arrays), layers=2)
+        figures = {**unit.figures(figures), "machine_gap": unit.size**2 * figures["machine_gap"]}
+        model = replace(
+            build_model(problem.config, problem.inputs, grams, mu, beta, bias, {}, arrays, unit=unit), layers=2, figures=figures
+        )
         reason = "a line search that found nothing lower" if state.stop == "flat" else "max_iter={0.max_iter}"
         return Result(
             model,
@@ -138,7 +137,7 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
 
     def decision_values(self, problem: TwoLayerProblem, state: TwoLayerState, resources: Resources) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return np.stack([machine.decision for machine in problem.best(state)])
+        return problem.problems[0].unit.values(np.stack([machine.decision for machine in problem.best(state)]))
 
     def tables(
         self, model: KernelModel, names: Sequence[str] | None = None, fit: tuple[TwoLayerProblem, TwoLayerState] | None = None
@@ -149,12 +148,12 @@ class TwoLayer(Method[TwoLayerConfig, TwoLayerProblem, TwoLayerState, KernelMode
 
 def _idle_machines(problem: TwoLayerProblem, state: TwoLayerState) -> list[str]:
     """Return a warning if models have no kernel with non-zero weight, so that every row gets the same decision value."""
-    labels, count = problem.inputs.labels, len(problem.problems)
-    names = [repr(labels[m]) for m, machine in enumerate(problem.best(state)) if not machine.mu.any()]
-    if not names:
+    idle = [m for m, machine in enumerate(problem.best(state)) if not machine.mu.any()]
+    if not idle:
         return []
-    which = "" if count == 1 else f" for class {', '.join(names)}"
+    answer = "prediction" if problem.inputs.classes is None else "decision value"
+    which = "" if len(problem.problems) == 1 else f" for class {', '.join(repr(problem.inputs.labels[m]) for m in idle)}"
     return [
         f"no kernel has a weight{which}: penalty={problem.penalty:g} is too large for C={problem.config.C:g}, so every row gets the same "
-        "decision value; raise C or lower penalty"
+        f"{answer}; raise C or lower penalty"
     ]

@@ -23,7 +23,7 @@ from ...grams.plans import BLOCKS_WORK, SUM_WORK, GramPasses
 from ...grams.settings import GramSettings, vectors_item
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.labels import Inputs
-from ...inputs.scores import AccuracyTracker, accuracy_metrics
+from ...inputs.scores import accuracy_metrics, fit_tracker
 from ...loops.protocol import joint_stop
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams, layer_pass_bytes
@@ -93,7 +93,7 @@ class TwoLayerProblem:
 
     def __post_init__(self) -> None:
         inputs = self.inputs
-        self.fits = (AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out),)
+        self.fits = (fit_tracker(inputs, inputs.held_out),)
         # How often rows count, those held out not at all.
         self.weight, rows = inputs.sample_weight, inputs.data.n_rows
         self.penalty = resolve_penalty(self.config, rows if self.weight is None else float(self.weight.sum()))
@@ -254,8 +254,8 @@ class TwoLayerProblem:
 
     def metrics(self, state: TwoLayerState) -> dict[str, Any]:
         """Return the quantities that a step records."""
-        machines = self.best(state)
-        return {
+        machines, unit = self.best(state), self.problems[0].unit
+        figures = {
             "objective": float(sum(machine.value + machine.gap for machine in machines)),
             "gap": float(sum(machine.gap for machine in machines)),
             "violation": max(machine.point().violation(self.penalty) for machine in machines),
@@ -263,8 +263,9 @@ class TwoLayerProblem:
             "n_selected": max(int(np.count_nonzero(machine.mu)) for machine in machines),
             "n_kernels": len(self.specs) + len(state.widths),
             "machines": sum(machine.stop is None for machine in state.machines),
-            **accuracy_metrics(self.fits, {m: machine.decision for m, machine in enumerate(machines)}),
+            **accuracy_metrics(self.fits, {m: unit.values(machine.decision) for m, machine in enumerate(machines)}),
         }
+        return unit.figures(figures)
 
 
 def most_new_kernels(config: TwoLayerConfig) -> int:
