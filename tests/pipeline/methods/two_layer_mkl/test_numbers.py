@@ -78,7 +78,7 @@ def test_a_run_is_the_estimator_and_its_score_is_r2(tmp_path, fitted):
     assert score_store(run, train)["r2"] == pytest.approx(direct.score(X, y), abs=1e-6)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["train_r2"] == pytest.approx(direct.score(X, y), abs=1e-6)
     low, high = (cross_validate("two-layer-mkl", {"kernels": ["rbf(gamma=0.3)"], "C": C}, data=train, folds=2)[0] for C in (1e-3, 10.0))
-    assert high["r2"] > low["r2"] and high["mse"] < low["mse"]
+    assert high["r2"] > max(low["r2"], 0.0) and high["mse"] < min(low["mse"], y.var())
 
 
 def test_a_model_without_kernels_is_told(fitted):
