@@ -292,7 +292,7 @@ def alignments(
     """
     m, k = shape(X)
     if m < 2:
-        raise ValueError(f"X has {m} rows; an alignment needs at least two")
+        raise ValueError(f"n_samples = {m}: an alignment needs at least two rows")
     if kernel not in KERNELS:
         raise ValueError(f"kernel is {kernel!r}; it must be one of {', '.join(KERNELS)}")
     if method not in METHODS:

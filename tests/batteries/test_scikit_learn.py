@@ -60,7 +60,7 @@ CASES = [
     pytest.param(api.RuleEnsembleRegressor(n_thresholds=2, max_visits=500, max_rounds=2), {}, 57, marks=SLOW),
     (api.TriClassSVC(gamma=0.1, inner_tol=1e-9, irrelevant_label=None, scale=None), {}, 64),
     (api.KTASelectionPath(dp=0.2, n_machines=1), SEVEN_DIGITS, 56),
-    pytest.param(api.KTASelectionPathRegressor(dp=0.2, n_machines=1), {}, 51, marks=SLOW),
+    pytest.param(api.KTASelectionPathRegressor(dp=0.2, n_machines=1), SEVEN_DIGITS, 51, marks=SLOW),
     (api.SemanticKernelRanker(), SECOND, 38),
     (api.VisualRank(), SECOND, 38),
     (api.StructurePreservingEmbedding(graph="union", tol=1e-2, max_iter=2), MAPPED, 40),

@@ -285,7 +285,7 @@ def test_extreme_values_stay_finite() -> None:
         ({"widths": np.r_[np.ones(3), 0.0]}, r"widths\[3\] is 0"),
         ({"widths": np.inf}, r"widths\[0\] is inf"),
         ({"kernel": "linear", "widths": 1.0}, "kernel='linear' has no width"),
-        ({"X": np.ones((1, 4)), "y": np.ones(1)}, "1 rows"),
+        ({"X": np.ones((1, 4)), "y": np.ones(1)}, "n_samples = 1: an alignment needs at least two rows"),
     ],
 )
 def test_bad_arguments_are_named(change: dict, message: str) -> None:
