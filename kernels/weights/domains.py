@@ -9,10 +9,11 @@ from typing import Protocol
 import numpy as np
 
 from ..arrays import FloatArray
+from .box import BoxSet
 from .l1_lp import L1LpSet
 from .norm_sets import ElasticNetSet, LpBall, NonNegative
 
-__all__ = ["Domain", "ElasticNetSet", "L1LpSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
+__all__ = ["BoxSet", "Domain", "ElasticNetSet", "L1LpSet", "LpBall", "NonNegative", "NormDomain", "Simplex"]
 
 
 class Domain(Protocol):

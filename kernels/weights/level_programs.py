@@ -20,7 +20,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..jit import one_thread
-from .domains import Domain, ElasticNetSet, L1LpSet, LpBall, Simplex
+from .domains import BoxSet, Domain, ElasticNetSet, L1LpSet, LpBall, Simplex
 from .reduced_gradient import ascend_cut_weights
 
 MASTER_TOL = 1e-9  # Gap of the lower bound, relative to the size of the cuts, at which the search ends.
@@ -81,14 +81,14 @@ class LowerBound:
 def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, tol: float = MASTER_TOL) -> LowerBound:
     """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights, until the gap is at most tol max_i |c_i|.
 
-    Over a simplex of kernel weights this is a linear program. Over a set with a curved boundary, compiled accelerated projected gradients
-    solve it with the maximiser of sigma. They start at the cut weights ``warm``, padded with zeros for later cuts.
+    Over a simplex or box of kernel weights this is a linear program. Over a set with a curved boundary, compiled accelerated projected
+    gradients solve it with the maximiser of sigma. They start at the cut weights ``warm``, padded with zeros for later cuts.
     """
     t = len(cuts.c)
     start = np.full(t, 1.0 / t) if warm is None else Simplex().project(_with_later_cuts(warm, t, signed=True))
     with one_thread():
-        if (whole := _sums_to_one(domain)) is not None:
-            return _solve_linear_program(cuts, domain, whole, start)
+        if (limits := _linear_limits(domain)) is not None:
+            return _solve_linear_program(cuts, domain, limits, start)
         elastic = isinstance(domain, ElasticNetSet)
         v = 0.0 if isinstance(domain, LpBall) else domain.v  # type: ignore[union-attr]
         p_norm = 2.0 if elastic else domain.p  # type: ignore[union-attr]
@@ -97,17 +97,28 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
         return _certify(cuts, domain, p, theta, steps)
 
 
-def _sums_to_one(domain: Domain) -> bool | None:
-    """Return True if the weights of a set sum to one, False if their sum is at most one, None if the boundary is curved."""
+@dataclass(frozen=True)
+class _Limits:
+    """A polytope of weights w >= 0: their sum, or the largest sum, and the largest weight where the sum does not bound it."""
+
+    total: float = 1.0
+    is_whole: bool = False
+    most: float | None = None
+
+
+def _linear_limits(domain: Domain) -> _Limits | None:
+    """Return the limits of the weights of a set, None if its boundary is curved."""
     if isinstance(domain, Simplex):
-        return True
+        return _Limits(is_whole=True)
+    if isinstance(domain, BoxSet):
+        return _Limits(domain.B, most=1.0)
     if isinstance(domain, ElasticNetSet):
-        return False if domain.v == 1 else None
+        return _Limits() if domain.v == 1 else None
     if isinstance(domain, LpBall):
-        return False if domain.p == 1 else None
+        return _Limits() if domain.p == 1 else None
     if isinstance(domain, L1LpSet):
         return None
-    raise ValueError(f"domain={domain!r}: must be a Simplex, an ElasticNetSet, an LpBall or an L1LpSet")
+    raise ValueError(f"domain={domain!r}: must be a Simplex, a BoxSet, an ElasticNetSet, an LpBall or an L1LpSet")
 
 
 def _with_later_cuts(warm: FloatArray, t: int, *, signed: bool) -> FloatArray:
@@ -125,7 +136,7 @@ def _certify(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps
     return LowerBound(value, p, theta, max(0.0, cuts.height(theta) - value), steps)
 
 
-def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
+def _solve_linear_program(cuts: Cuts, domain: Domain, limits: _Limits, start: FloatArray) -> LowerBound:
     """Minimise the height z of the cuts over (theta, z); the cut weights are the multipliers.
 
     If HiGHS fails, the best single cut or ``start`` gives the bound, which is then lower, but valid.
@@ -138,13 +149,13 @@ def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatA
     middle = float(cuts.c.max())
     rows = np.hstack([-0.5 / unit * cuts.S, -np.ones((t, 1))])
     ones = np.append(np.ones(n), 0.0)[None]
-    limits: dict[str, Any] = {"A_eq": ones, "b_eq": [1.0]} if whole else {}
-    if not whole:
-        rows = np.vstack([rows, ones])
+    equality: dict[str, Any] = {"A_eq": ones, "b_eq": [limits.total]} if limits.is_whole else {}
     heights = (middle - cuts.c) / unit
-    height = {"c": np.append(np.zeros(n), 1.0), "b_ub": heights if whole else np.append(heights, 1.0), **limits}
+    if not limits.is_whole:
+        rows, heights = np.vstack([rows, ones]), np.append(heights, limits.total)
+    height = {"c": np.append(np.zeros(n), 1.0), "b_ub": heights, **equality}
     for method, options in LINEAR_PROGRAM_METHODS:
-        result = linprog(A_ub=rows, bounds=[(0, None)] * n + [(None, None)], method=method, options=options, **height)
+        result = linprog(A_ub=rows, bounds=[(0, limits.most)] * n + [(None, None)], method=method, options=options, **height)
         if result.status == 0:
             break
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...kernels.svm.weight_model import minimise_model
-from ...kernels.weights.domains import Domain, ElasticNetSet, LpBall, NormDomain
+from ...kernels.weights.domains import BoxSet, Domain, ElasticNetSet, LpBall, NormDomain
 from ...kernels.weights.level_programs import LowerBound, lower_bound, project_on_level
 from ...kernels.weights.reduced_gradient import reduced_step
 from .kernel_weights import Trial, WeightState, has_converged, with_lower_bound
@@ -17,7 +17,8 @@ MASTER_SHARE = 0.01  # the small lower-bound program is solved to this share of 
 MODEL_SHARE = 0.02  # a second-order model is minimised to this share of the gap
 MAX_RISE_SHARE = 0.1  # a model's point may lie above the smallest J so far by this share of the gap: bounds profit all the same
 N_LINE_POINTS = 20  # points tried on the way to a model's minimiser
-TRIES_LAST_WEIGHTS = ("auto", "level", "silp")  # methods whose last weights are still to be tried when the bounds have met
+MAX_SETS = 30  # sets of kernels generated to minimise one second-order model in a box
+TRIES_LAST_WEIGHTS = ("auto", "level", "silp", "fgm")  # methods whose last weights are still to be tried when the bounds have met
 ROUND_OFF = 1e-12  # weights at or below this are zero
 
 
@@ -77,8 +78,11 @@ def newton_step(state: WeightState, trial: Trial, search: WeightSearch) -> Weigh
 def _model_step(state: WeightState, trial: Trial, root: np.ndarray, domain: NormDomain) -> WeightState | None:
     """Minimise ``max(model, cuts)`` between the weights and the model's minimiser. Returns ``None`` if no decrease is predicted."""
     start, s = trial.theta[state.active], trial.s[state.active]
-    v = domain.v if isinstance(domain, ElasticNetSet) else 2.0 - domain.p  # pyright: ignore[reportAttributeAccessIssue]
-    direction = minimise_model(start, s, root, v, MODEL_SHARE * state.gap) - start
+    if isinstance(domain, BoxSet):
+        direction = minimise_in_box(start, s, root, domain, MODEL_SHARE * state.gap) - start
+    else:
+        v = domain.v if isinstance(domain, ElasticNetSet) else 2.0 - domain.p  # pyright: ignore[reportAttributeAccessIssue]
+        direction = minimise_model(start, s, root, v, MODEL_SHARE * state.gap) - start
     image = root @ direction
     slope, curvature = -0.5 * float(s @ direction), float(image @ image)
     heights, change = state.cuts.values(start), -0.5 * (state.cuts.S @ direction)
@@ -88,6 +92,24 @@ def _model_step(state: WeightState, trial: Trial, root: np.ndarray, domain: Norm
     if values[best] >= state.upper + MAX_RISE_SHARE * state.gap:
         return None
     return replace(state, theta=state.scatter(start + shares[best] * direction))
+
+
+def minimise_in_box(theta: np.ndarray, s: np.ndarray, root: np.ndarray, domain: BoxSet, tol: float) -> np.ndarray:
+    """Return argmin over the box of -1/2 <s, x - theta> + 1/2 ||R (x - theta)||^2, to a gap of ``tol``, by generating sets of kernels.
+
+    Each set holds the B kernels whose weights reduce the model fastest, the first one those with the largest forms. The master problem is
+    over the mixtures of all sets and of ``theta`` (Feature Generating Machine: Tan, Tsang, Wang, JMLR 15, 2014, algorithm 1).
+    """
+    sets, x = theta[None], theta
+    for _ in range(MAX_SETS):
+        slope = root.T @ (root @ (x - theta)) - 0.5 * s
+        best = domain.support(-slope)[1]
+        if slope @ (x - best) <= tol:
+            break
+        sets = np.vstack([sets, best])
+        shares = minimise_model(np.eye(1, len(sets))[0], sets @ s, np.ascontiguousarray(root @ sets.T), 1.0, 0.3 * tol)
+        x = shares @ sets
+    return x
 
 
 def silp_step(state: WeightState, trial: Trial, search: WeightSearch) -> WeightState:
@@ -139,6 +161,7 @@ STEPPERS: dict[str, Stepper] = {
     "auto": newton_step,
     "level": level_step,
     "silp": silp_step,
+    "fgm": newton_step,
     "simplemkl": simplemkl_step,
     "alternate": alternate_step,
     "uniform": uniform_step,
@@ -147,4 +170,5 @@ STEPPERS: dict[str, Stepper] = {
 
 def uses_model(solver: str, domain: NormDomain) -> bool:
     """Return whether a solver uses a second-order model on this domain."""
-    return solver == "auto" and (isinstance(domain, ElasticNetSet) or (isinstance(domain, LpBall) and domain.p in (1.0, 2.0)))
+    is_modelled = isinstance(domain, ElasticNetSet | BoxSet) or (isinstance(domain, LpBall) and domain.p in (1.0, 2.0))
+    return solver in ("auto", "fgm") and is_modelled

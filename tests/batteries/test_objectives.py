@@ -193,7 +193,8 @@ def kernel_cases():
     tasks = {**mkl, "tol": 1e-2}
     one = told.signs(LABELS)
     each = [np.where(label == THREE, 1.0, -1.0) for label in "abc"]
-    for options in ({"constraint": "elastic_net"}, {"constraint": "simplex"}, {"constraint": "l1_lp", "p": 3.0}):
+    sets = {"constraint": "elastic_net"}, {"constraint": "simplex"}, {"constraint": "l1_lp", "p": 3.0}, {"constraint": "box", "B": 2}
+    for options in sets:
         given = {**mkl, **options}
         yield Case(
             f"MKLClassifier-{options['constraint']}",

@@ -64,6 +64,7 @@ ENTRIES = [
     *(Entry("mkl-simplemkl", 1e-2, {**LONG, "solver": solver}) for solver in ("auto", "level", "silp", "simplemkl", "alternate")),
     *(Entry("mkl-regression", 1e-2, {"solver": solver}) for solver in ("auto", "silp", "alternate")),
     Entry("mkl-two", 1e-2, {**LONG, "constraint": "l1_lp", "p": 3.0}),
+    *(Entry("mkl-box-fgm", 1e-2, {**LONG, "solver": solver}) for solver in ("auto", "silp", "fgm", "alternate")),
     Entry("mkl-single-classes", 1e-2),
     Entry("mkl-classes-recompute", 1e-2),
     *(Entry(f"latent-task-mkl-{kind}", 1e-1, LONG) for kind in ("hinge", "squared-inverted-recompute")),

@@ -218,6 +218,7 @@ CASES: dict[str, Case] = {
     "mkl-classes-recompute": Case("mkl", {**MKL, "grams": "recompute", "v": 0.9}, _three, OTHER_MKL),
     "mkl-simplemkl": Case("mkl", {**MKL, "constraint": "simplex", "solver": "simplemkl"}, _sparse, OTHER_MKL),
     "mkl-single-classes": Case("mkl", {**MKL, "solver": "single"}, _three, OTHER_MKL, {"test_share": 0.25}),
+    "mkl-box-fgm": Case("mkl", {**MKL, "constraint": "box", "B": 2, "solver": "fgm"}, _dense, OTHER_MKL),
     "mkl-regression": Case("mkl", MKL, _real, OTHER_MKL, {"test_share": 0.25}),
     "unsupervised-mkl": Case("unsupervised-mkl", UMKL, _dense, OTHER_UMKL),
     "unsupervised-mkl-gain-recompute": Case(

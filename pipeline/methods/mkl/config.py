@@ -28,13 +28,14 @@ class MKLConfig(GramConfig):
     fold_tols = {"tol": 1e-2}
 
     kernels: MachineKernels = None
-    constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = Field(
+    constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp", "box"] = Field(
         "elastic_net", description="constraint on the kernel weights"
     )
     v: Unit = Field(0.5, description="elastic_net, l1_lp: 1 selects few kernels, 0 keeps all")
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp, l1_lp: exponent of the weights in the constraint")
+    B: Count = Field(10, description="box: largest sum of the weights, each at most 1")
     C: Positive = Field(1.0, description="inverse regularisation strength, as in scikit-learn's SVC")
-    solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = Field(
+    solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = Field(
         "auto",
         description="solver of the weights; auto: the fastest; or a baseline",
     )
@@ -61,12 +62,13 @@ class MKLConfig(GramConfig):
     @model_validator(mode="after")
     def _solver_and_set(self) -> MKLConfig:
         if self.solver == "simplemkl" and not self.on_simplex:
-            raise ValueError(f"solver='simplemkl' needs constraint='simplex' (or v=1, p=1); found constraint={self.constraint!r}")
+            raise ValueError(f"solver='simplemkl' needs constraint='simplex' (or v=1, p=1, B=1); found constraint={self.constraint!r}")
+        if self.solver == "fgm" and self.constraint != "box":
+            raise ValueError(f"solver='fgm' needs constraint='box', whose sets of B kernels it generates; found {self.constraint!r}")
         return self
 
     @property
     def on_simplex(self) -> bool:
         """True if the weights lie on a simplex."""
-        return {"elastic_net": self.v == 1, "lp": self.p == 1, "l1_lp": self.v == 1 or self.p == 1}.get(
-            self.constraint, self.constraint == "simplex"
-        )
+        ends = {"elastic_net": self.v == 1, "lp": self.p == 1, "l1_lp": self.v == 1 or self.p == 1, "box": self.B == 1}
+        return ends.get(self.constraint, self.constraint == "simplex")

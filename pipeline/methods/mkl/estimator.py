@@ -48,19 +48,22 @@ class MKLClassifier(_MKL, Classifier):
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
         ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
         single feature); else up to ten kernels on all features, with widths around the median distance.
-    constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp"}, default='elastic_net'
-        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, or ``"l1_lp"``.
+    constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp", "box"}, default='elastic_net'
+        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, ``"l1_lp"``, or
+        ``"box"``.
     v : float >= 0 and <= 1, default=0.5
         Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1. v = 1 selects few kernels, v = 0 keeps all of them.
     p : float >= 1, default=2.0
         With ``constraint="lp"``: ||theta||_p <= 1. With ``constraint="l1_lp"``: v sum_q theta_q + (1 - v) sum_q theta_q^p <= 1.
+    B : int >= 1, default=10
+        With ``constraint="box"``: theta_q <= 1 and sum_q theta_q <= B, a Feature Generating Machine on kernels. B = 1 is the simplex.
     C : float > 0, default=1.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
-    solver : {"auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"}, default='auto'
-        ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"simplemkl"`` (on the
-        simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and ``"single"`` (the kernel with the
-        highest score in 5-fold cross-validation).
+    solver : {"auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"}, default='auto'
+        ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"fgm"`` (in the box),
+        ``"simplemkl"`` (on the simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and
+        ``"single"`` (the kernel with the highest score in 5-fold cross-validation).
     tau : float > 0 and < 1, default=0.3
         Position of the level between the lower and the upper bound.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
@@ -133,11 +136,12 @@ class MKLClassifier(_MKL, Classifier):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp", "box"] = "elastic_net",
         v: float = 0.5,
         p: float = 2.0,
+        B: int = 10,
         C: float = 1.0,
-        solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = "auto",
+        solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
         tol: float = 0.001,
@@ -157,6 +161,7 @@ class MKLClassifier(_MKL, Classifier):
         self.constraint = constraint
         self.v = v
         self.p = p
+        self.B = B
         self.C = C
         self.solver = solver
         self.tau = tau
@@ -189,19 +194,22 @@ class MKLRegressor(_MKL, Regressor):
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
         ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
         single feature); else up to ten kernels on all features, with widths around the median distance.
-    constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp"}, default='elastic_net'
-        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, or ``"l1_lp"``.
+    constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp", "box"}, default='elastic_net'
+        Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, ``"l1_lp"``, or
+        ``"box"``.
     v : float >= 0 and <= 1, default=0.5
         Elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1. v = 1 selects few kernels, v = 0 keeps all of them.
     p : float >= 1, default=2.0
         With ``constraint="lp"``: ||theta||_p <= 1. With ``constraint="l1_lp"``: v sum_q theta_q + (1 - v) sum_q theta_q^p <= 1.
+    B : int >= 1, default=10
+        With ``constraint="box"``: theta_q <= 1 and sum_q theta_q <= B, a Feature Generating Machine on kernels. B = 1 is the simplex.
     C : float > 0, default=1.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
-    solver : {"auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"}, default='auto'
-        ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"simplemkl"`` (on the
-        simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and ``"single"`` (the kernel with the
-        highest score in 5-fold cross-validation).
+    solver : {"auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"}, default='auto'
+        ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"fgm"`` (in the box),
+        ``"simplemkl"`` (on the simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and
+        ``"single"`` (the kernel with the highest score in 5-fold cross-validation).
     tau : float > 0 and < 1, default=0.3
         Position of the level between the lower and the upper bound.
     normalize : {"none", "trace", "unit_trace", "multiplicative", "cosine"}, default='trace'
@@ -269,11 +277,12 @@ class MKLRegressor(_MKL, Regressor):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp", "box"] = "elastic_net",
         v: float = 0.5,
         p: float = 2.0,
+        B: int = 10,
         C: float = 1.0,
-        solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = "auto",
+        solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
         tol: float = 0.001,
@@ -292,6 +301,7 @@ class MKLRegressor(_MKL, Regressor):
         self.constraint = constraint
         self.v = v
         self.p = p
+        self.B = B
         self.C = C
         self.solver = solver
         self.tau = tau
@@ -373,12 +383,13 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp", "box"] = "elastic_net",
         v: float = 0.5,
         vs: int | Sequence[float] | None = None,
         p: float = 2.0,
+        B: int = 10,
         Cs: int | Sequence[float] | None = 10,
-        solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = "auto",
+        solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
         tol: float = 0.001,
@@ -404,6 +415,7 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
         self.v = v
         self.vs = vs
         self.p = p
+        self.B = B
         self.Cs = Cs
         self.solver = solver
         self.tau = tau
@@ -483,12 +495,13 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
     def __init__(
         self,
         kernels: UserKernels = None,
-        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp"] = "elastic_net",
+        constraint: Literal["elastic_net", "simplex", "l2", "lp", "l1_lp", "box"] = "elastic_net",
         v: float = 0.5,
         vs: int | Sequence[float] | None = None,
         p: float = 2.0,
+        B: int = 10,
         Cs: int | Sequence[float] | None = 10,
-        solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = "auto",
+        solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
         tol: float = 0.001,
@@ -513,6 +526,7 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
         self.v = v
         self.vs = vs
         self.p = p
+        self.B = B
         self.Cs = Cs
         self.solver = solver
         self.tau = tau

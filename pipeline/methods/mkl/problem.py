@@ -16,7 +16,7 @@ import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.dual import DualProblem
-from ....kernels.weights.domains import ElasticNetSet, L1LpSet, LpBall, NormDomain
+from ....kernels.weights.domains import BoxSet, ElasticNetSet, L1LpSet, LpBall, NormDomain
 from ....storage import DataError
 from ...core.memory import driver_plan
 from ...core.resources import Resources
@@ -49,7 +49,7 @@ UNFINISHED = ("max_iter", "flat")  # reasons of a stop before the tolerance was 
 SLOW_STEP_SHARE = 0.7  # a step that leaves more of the gap than this is slow: after some of them in a row the level method takes a step
 MODEL_RISE_SHARE = 0.5  # a second-order model is made where J is above its smallest value so far by at most this share of the gap
 # Own gap of a machine, as a share of the gap, for methods that compare values of machines or trust their slopes.
-GAP_SHARES = {"auto": 0.05, "simplemkl": 0.02}
+GAP_SHARES = {"auto": 0.05, "fgm": 0.05, "simplemkl": 0.02}
 N_CHECKED_ROWS = 512  # rows of the matrices whose eigenvalues tell which kernel is not positive semi-definite
 
 
@@ -72,7 +72,9 @@ def weight_set(config: MKLConfig) -> NormDomain:
     """Return the constraint set of the weights."""
     if config.constraint == "lp" or (config.constraint == "l1_lp" and config.v == 0):
         return LpBall(config.p)
-    if config.constraint == "l1_lp":
+    if config.constraint == "box" and config.B > 1:
+        return BoxSet(config.B)
+    if config.constraint in ("l1_lp", "box"):
         # An elastic net where it is one: its maximisers are closed forms, and second-order steps know it.
         is_elastic = config.on_simplex or config.p == 2
         return ElasticNetSet(1.0 if config.on_simplex else config.v) if is_elastic else L1LpSet(config.v, config.p)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gramplane.kernels.weights.domains import ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.domains import BoxSet, ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
 
 NUMBERS = st.lists(st.floats(-50, 50), min_size=1, max_size=7).map(np.array)
 
@@ -18,7 +18,7 @@ def by_slsqp(value, n):
 
 
 @pytest.mark.parametrize(
-    "domain", [Simplex(), ElasticNetSet(1.0), ElasticNetSet(), LpBall(), LpBall(1.5), L1LpSet(0.3, 1.5), NonNegative()], ids=str
+    "domain", [Simplex(), ElasticNetSet(1.0), ElasticNetSet(), LpBall(), LpBall(1.5), L1LpSet(0.3, 1.5), BoxSet(2), NonNegative()], ids=str
 )
 def test_results_lie_in_the_set(domain):
     rng = np.random.default_rng(0)

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from gramplane.kernels.weights.domains import ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.domains import BoxSet, ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
 
 BOUNDED = [
     *(ElasticNetSet(v) for v in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)),
     *(LpBall(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)),
     *(L1LpSet(v, p) for v, p in ((0.1, 3.0), (0.5, 1.1), (0.5, 8.0), (0.9, 1.5), (0.99, 4.0))),
+    BoxSet(2),
 ]
 NAMES = [str(domain) for domain in BOUNDED]
 NUMBERS = st.lists(st.floats(-50, 50), min_size=1, max_size=7).map(np.array)
@@ -24,6 +25,8 @@ def inside(domain):
     """The set written out, as a constraint of SLSQP."""
     if isinstance(domain, ElasticNetSet):
         return {"type": "ineq", "fun": lambda w: 1 - domain.v * np.sum(w) - (1 - domain.v) * np.sum(w**2)}
+    if isinstance(domain, BoxSet):
+        return {"type": "ineq", "fun": lambda w: 1 - np.sum(w) / domain.B}
     v = domain.v if isinstance(domain, L1LpSet) else 0.0
     return {"type": "ineq", "fun": lambda w: 1 - v * np.sum(w) - (1 - v) * np.sum(np.maximum(w, 0) ** domain.p)}
 
@@ -43,7 +46,7 @@ def test_start_has_equal_weights_on_the_boundary(domain):
     for n in (1, 2, 30):
         w = domain.start(n)
         assert np.ptp(w) == 0
-        assert constraint(domain, w) == pytest.approx(1.0, abs=1e-13)
+        assert constraint(domain, w) == pytest.approx(1.0, abs=1e-13) or (domain == BoxSet(2) and n == 1)
     assert domain.start(1)[0] == pytest.approx(1.0, abs=1e-15)
 
 
@@ -117,6 +120,7 @@ def test_equal_entries_share_equally(domain):
     assert best[0] == best[2] == best[4] > 0
     assert best[3] == 0
     assert value > 0
+    assert domain.violation(best) <= 1e-12
 
 
 @every
@@ -210,6 +214,24 @@ def test_the_square_gives_the_elastic_net_and_no_1_norm_the_ball(v):
             np.testing.assert_allclose(found.mirror(known.start(6), s, 1.3), known.mirror(known.start(6), s, 1.3), atol=1e-11)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_ends_of_the_box(seed):
+    """B = 1 is the simplex with sum at most one; from as many weights as kernels on, only the box is left."""
+    s = np.random.default_rng(seed).normal(size=5)
+    start = ElasticNetSet(1.0).start(5)
+    for name in ("project", "support", "weights_from_norms"):
+        given = np.abs(s) if name == "weights_from_norms" else s
+        one, simplex = (np.hstack(getattr(domain, name)(given)) for domain in (BoxSet(1), ElasticNetSet(1.0)))
+        np.testing.assert_allclose(one, simplex, atol=1e-13)
+    np.testing.assert_allclose(BoxSet(1).mirror(start, s, 1.3), ElasticNetSet(1.0).mirror(start, s, 1.3), atol=1e-13)
+    for B in (5, 9):
+        np.testing.assert_array_equal(BoxSet(B).project(3.0 * s), np.clip(3.0 * s, 0, 1))
+        assert BoxSet(B).support(s)[0] == pytest.approx(s[s > 0].sum())
+        np.testing.assert_array_equal(BoxSet(B).support(s)[1], s > 0)
+        np.testing.assert_array_equal(BoxSet(B).weights_from_norms(np.maximum(s, 0.0)), s > 0)
+        np.testing.assert_array_equal(BoxSet(B).start(5), np.ones(5))
+
+
 def test_the_set_grows_as_v_falls():
     s = np.random.default_rng(6).uniform(size=20)
     values = [ElasticNetSet(v).support(s)[0] for v in np.linspace(0, 1, 11)]
@@ -251,6 +273,7 @@ def test_the_simplex_takes_norms():
         (lambda: ElasticNetSet(math.nan), "v=nan"),
         (lambda: LpBall(0.5), r"p=0\.5: must be at least 1"),
         (lambda: LpBall(math.inf), "p=inf"),
+        (lambda: BoxSet(0), "B=0: must be at least 1"),
         (lambda: L1LpSet(1.0, 2.0), r"v=1\.0: must lie between 0 and 1, both excluded"),
         (lambda: L1LpSet(0.5, 1.0), r"p=1\.0: must be above 1"),
         (lambda: LpBall(2.0).weights_from_norms(np.array([-1.0, 1.0])), "norms: must be finite and not negative"),

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gramplane.kernels.weights.domains import ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
+from gramplane.kernels.weights.domains import BoxSet, ElasticNetSet, L1LpSet, LpBall, NonNegative, Simplex
 from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 from gramplane.kernels.weights.reduced_gradient import clip_direction, longest_step, reduced_step
 from tests.support.oracles.mkl import dual_optimum, level_projection, lowest_height, machine, primal_optimum, random_problem
 
-DOMAINS = [ElasticNetSet(v) for v in (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.3, 3.0)] + [L1LpSet(0.5, 3.0)]
+DOMAINS = (
+    [ElasticNetSet(v) for v in (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.3, 3.0)] + [L1LpSet(0.5, 3.0), BoxSet(2)]
+)
 every = pytest.mark.parametrize("domain", DOMAINS, ids=map(str, DOMAINS))
 BALANCES = (0.0, 0.3, 0.5, 0.8, 1.0)
 
@@ -25,6 +27,8 @@ def response_gap(theta, s, domain):
 def written_out(domain):
     if isinstance(domain, ElasticNetSet):
         return lambda w: 1 - domain.v * np.sum(w) - (1 - domain.v) * np.sum(w**2)
+    if isinstance(domain, BoxSet):
+        return lambda w: domain.B - np.sum(w)
     v = domain.v if isinstance(domain, L1LpSet) else 0.0
     return lambda w: 1 - v * np.sum(w) - (1 - v) * np.sum(np.maximum(w, 0) ** domain.p)
 
@@ -378,7 +382,7 @@ def test_a_linear_function_ends_in_a_vertex_by_border_steps_alone():
         (lambda cuts: Cuts(np.ones(2), np.ones((3, 4))), r"cuts: c of shape \(2,\) and S of shape \(3, 4\)"),
         (lambda cuts: Cuts(np.ones(0), np.ones((0, 4))), "not empty"),
         (lambda cuts: Cuts(np.array([np.nan]), np.ones((1, 4))), "cuts: must be finite"),
-        (lambda cuts: lower_bound(cuts, NonNegative()), "must be a Simplex, an ElasticNetSet, an LpBall or an L1LpSet"),
+        (lambda cuts: lower_bound(cuts, NonNegative()), "must be a Simplex, a BoxSet, an ElasticNetSet, an LpBall or an L1LpSet"),
         (lambda cuts: lower_bound(cuts, LpBall(2.0), np.ones(20)), r"warm: shape \(20,\)"),
         (lambda cuts: lower_bound(cuts, LpBall(2.0), np.full(3, np.inf)), "warm"),
         (lambda cuts: project_on_level(np.ones(5), cuts, 1.0, LpBall(2.0)), r"theta0: shape \(5,\), must be \(6,\)"),

@@ -127,7 +127,7 @@ def machine(problem, theta):
     return -found.fun, alpha, np.einsum("i,qij,j->q", alpha, signed, alpha)
 
 
-def weights_optimum(problem, inside, most=1.0):
+def weights_optimum(problem, inside):
     """min over the set of J(theta), by SLSQP on values and gradients of `machine`; ``inside`` is the set's constraint. Value and theta."""
 
     def value(theta):
@@ -139,7 +139,7 @@ def weights_optimum(problem, inside, most=1.0):
         value,
         np.full(n, 0.3 / n),
         jac=True,
-        bounds=[(0, most)] * n,
+        bounds=[(0, 1)] * n,
         constraints=[{"type": "ineq", "fun": inside}],
         method="SLSQP",
         options={"maxiter": 60, "ftol": 1e-9},
@@ -152,7 +152,7 @@ def lowest_height(c, S, inside, n):
     cuts = {"type": "ineq", "fun": lambda x: x[n] - c + 0.5 * S @ x[:n], "jac": lambda x: np.hstack([0.5 * S, np.ones((len(c), 1))])}
     within = {"type": "ineq", "fun": lambda x: inside(x[:n])}
     first = np.append(np.full(n, 0.3 / n), c.max())
-    bounds = [(0, None)] * n + [(None, None)]
+    bounds = [(0, 1)] * n + [(None, None)]
     found = minimize(lambda x: x[n], first, bounds=bounds, constraints=[cuts, within], method="SLSQP", options=options())
     return found.fun, found.x[:n]
 
@@ -166,7 +166,7 @@ def level_projection(theta0, c, S, level, inside, first):
         lambda x: (0.5 * np.sum((x - theta0) ** 2), x - theta0),
         first,
         jac=True,
-        bounds=[(0, None)] * n,
+        bounds=[(0, 1)] * n,
         constraints=[cuts, within],
         method="SLSQP",
         options=options(),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.svm import SVC
 
 from gramplane.pipeline import MKLClassifier, MKLRegressor
 from tests.support.oracles import mkl as oracle
@@ -21,7 +22,7 @@ def left(constraint):
     return lambda theta: constraint["B"] - np.sum(theta)
 
 
-SETS = [{"constraint": "l1_lp", "v": 0.3, "p": 3.0}, {"constraint": "l1_lp", "v": 0.7, "p": 1.4}]
+SETS = [{"constraint": "l1_lp", "v": 0.3, "p": 3.0}, {"constraint": "l1_lp", "v": 0.7, "p": 1.4}, {"constraint": "box", "B": 3}]
 every = pytest.mark.parametrize("constraint", SETS, ids=str)
 
 
@@ -39,8 +40,11 @@ def test_bounds_close_around_the_optimum(constraint):
     assert np.all((theta >= 0) & (theta <= 1)) and left(constraint)(theta) >= -1e-9
 
 
-@every
-@pytest.mark.parametrize("solver", ["level", "silp", "alternate"])
+@pytest.mark.parametrize(
+    ("constraint", "solver"),
+    [*((constraint, solver) for constraint in SETS for solver in ("level", "silp", "alternate")), (SETS[-1], "fgm")],
+    ids=str,
+)
 def test_solvers_agree(constraint, solver):
     problem = oracle.random_problem(3)
     found, known = fitted(problem, solver=solver, tol=1e-4, **constraint), fitted(problem, **constraint)
@@ -58,6 +62,7 @@ def test_solvers_agree(constraint, solver):
             {"constraint": "l1_lp", "v": 0.4, "p": 1.0, "solver": "simplemkl", "tol": 1e-3},
             {"constraint": "simplex", "solver": "simplemkl", "tol": 1e-3},
         ),
+        ({"constraint": "box", "B": 1}, {"constraint": "simplex"}),
     ],
 )
 def test_ends_of_a_set_are_the_sets_of_that_name(given, other):
@@ -77,11 +82,43 @@ def test_regression_and_many_kernels(constraint):
     assert left(constraint)(found.kernel_weights_) >= -1e-9
 
 
+@pytest.mark.parametrize("solver", ["auto", "fgm"])
+def test_a_box_for_all_kernels_is_one_machine_on_their_sum(solver):
+    problem = oracle.random_problem(5)
+    for B in (6, 20):
+        found = fitted(problem, constraint="box", B=B, solver=solver)
+        np.testing.assert_allclose(found.kernel_weights_, 1.0)
+        K = problem.grams.sum(axis=0)
+        reference = SVC(kernel="precomputed", C=problem.C, tol=1e-9).fit(K, problem.y)
+        np.testing.assert_allclose(found.decision_function(problem.grams), reference.decision_function(K), atol=1e-3)
+
+
+def test_sets_of_one_kernel_solve_the_simplex():
+    problem = oracle.random_problem(7)
+    found, known = fitted(problem, constraint="box", B=1, solver="fgm", tol=1e-4), fitted(problem, constraint="simplex")
+    assert found.converged_ and found.lower_bound_ <= known.upper_bound_ and known.lower_bound_ <= found.upper_bound_
+
+
+def test_generated_sets_select_few_of_many_kernels():
+    """Three of 34 columns matter; kernels in no set have weight zero."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(50, 34))
+    y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] - X[:, 2] > 0, 1, 0)
+    kernels = [f"rbf(gamma=0.5)[{j}]" for j in range(34)]
+    found, level = (MKLClassifier(kernels, constraint="box", B=3, solver=solver, tol=1e-2).fit(X, y) for solver in ("fgm", "level"))
+    assert found.converged_ and {0, 1, 2} <= set(found.support_) and np.sum(found.kernel_weights_ > 0) < 34
+    assert found.lower_bound_ <= level.upper_bound_ and level.lower_bound_ <= found.upper_bound_
+    assert left({"constraint": "box", "B": 3})(found.kernel_weights_) >= -1e-9 and found.kernel_weights_.max() <= 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"constraint": "l1_lp", "solver": "simplemkl"}, "solver='simplemkl' needs constraint='simplex'.*found constraint='l1_lp'"),
-        ({"constraint": "l1_lp", "p": 0.5}, "p"),
+        ({"constraint": "l1_lp", "p": 0.5}, "p=0.5"),
+        ({"constraint": "box", "solver": "simplemkl"}, "solver='simplemkl' needs constraint='simplex'.*found constraint='box'"),
+        ({"constraint": "simplex", "solver": "fgm"}, "solver='fgm' needs constraint='box'.*found 'simplex'"),
+        ({"constraint": "box", "B": 0}, "B=0"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(options, message):
