@@ -17,6 +17,7 @@ WITHOUT = {
     "kta-path": "its steps are the points of a grid that p_start, p_end and dp make; the weights of each are found to rounding",
     "KTASelectionPath": "the same",
     "KTASelectionPathCV": "the same",
+    "KTASelectionPathRegressor": "the same",
 }
 """Methods and estimators that none bounds, each with its reason."""
 

@@ -84,7 +84,10 @@ class Case:
 
 
 SILENT = {
-    "KTASelectionPath": "a path of weights in closed form and a machine at every point: no single problem has a value",
+    **dict.fromkeys(
+        ("KTASelectionPath", "KTASelectionPathRegressor"),
+        "a path of weights in closed form and a machine at every point: no single problem has a value",
+    ),
     "VisualRank": "a random walk: nothing is minimised",
 }
 """Estimators that publish no objective, each with its reason."""
@@ -221,6 +224,12 @@ def kernel_cases():
         lambda model: told.two_layer(model, told.grams(layered, X), one),
         1e-5,
     )
+    yield Case(
+        "TwoLayerMKLRegressor",
+        lambda: api.TwoLayerMKLRegressor(layered, C=1.0, penalty=1.0, max_iter=5, scale=None).fit(X, 100.0 * Y),
+        lambda model: told.two_layer(model, told.grams(layered, X), 100.0 * Y, "epsilon_insensitive"),
+        1e-5,
+    )
     for kind, y, loss in (
         (api.MultiTaskMKLClassifier, LABELS, "hinge"),
         (api.MultiTaskMKLRegressor, Y, "squared"),
@@ -304,6 +313,13 @@ def graph_cases():
         lambda model: told.rules(model, X, told.signs(LABELS)),
         1e-6,
     )
+    for loss, name in (("squared", "half squared"), ("epsilon_insensitive", "epsilon_insensitive")):
+        yield Case(
+            f"RuleEnsembleRegressor-{loss}",
+            lambda loss=loss: api.RuleEnsembleRegressor(**given, loss=loss).fit(X, 100.0 * Y),
+            lambda model, name=name: told.rules(model, X, 100.0 * Y, name),
+            1e-6,
+        )
     free, y = awkward(3, 30)[:, [0, 1, 3, 4, 5]], np.resize([-1, 1, -1, 1, 0], N)
     rows = np.vstack([some, free])
     K = np.exp(-0.2 * ((rows[:, None] - rows[None]) ** 2).sum(axis=2))

@@ -21,7 +21,7 @@ NAMES = sorted(
     for info in pipeline.METHODS.values()
     for name in info.estimators
     if {"kernels", "kernel", "dag"} & set(getattr(pipeline, name)().get_params())
-    and name not in ("KTASelectionPath", "SocialStrengthRanker")  # a kernel for each feature; matrices
+    and name not in ("KTASelectionPath", "KTASelectionPathRegressor", "SocialStrengthRanker")  # a kernel for each feature; matrices
 )
 
 

@@ -39,7 +39,7 @@ def test_targets_times_a_power_of_two_give_the_same_bits(name):
     estimator = getattr(api, name)() if name not in MACHINES else machine(name)
     one, other = (estimator.__class__(**estimator.get_params()).fit(SMALL, factor * TARGET) for factor in (1.0, 2.0**-9))
     np.testing.assert_array_equal(one.predict(SMALL) * 2.0**-9, other.predict(SMALL))
-    if name != "FGMRegressor" and np.isfinite(np.atleast_1d(one.dual_gap_)).all():
+    if name not in ("FGMRegressor", "KTASelectionPathRegressor") and np.isfinite(np.atleast_1d(one.dual_gap_)).all():
         np.testing.assert_array_equal(np.multiply(one.dual_gap_, 2.0**-18), other.dual_gap_)
         np.testing.assert_array_equal(np.multiply(one.objective_, 2.0**-18), other.objective_)
         for figure in ("objective", "gap"):
@@ -84,7 +84,8 @@ def test_what_is_published_is_in_the_unit_of_the_target(name):
     assert abs(np.mean(model.predict(SMALL)) - TARGET.mean()) < 0.3 * TARGET.std()
     last = {figure: model.history_[figure][-1] for figure in ("objective", "gap")}
     assert last["objective"] == pytest.approx(model.objective_, rel=1e-3)
-    assert 0 <= model.dual_gap_ <= 2e-3 * model.objective_
+    # A problem that is not convex has the gap of its machine alone.
+    assert 0 <= (model.machine_gap_ if name.startswith("TwoLayer") else model.dual_gap_) <= 2e-3 * model.objective_
     # The losses alone, of no function at all, bound the objective from above.
     alone = (
         getattr(model, "C_", model.C)

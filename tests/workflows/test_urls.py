@@ -79,6 +79,7 @@ NO_PLACES = {
         "names",
         "run_id",
         "step",
+        "templates",
         "kernels",
         "set_kernels",
         "keep",

@@ -117,11 +117,11 @@ def mkl(model, K, targets, loss):
     return total
 
 
-def two_layer(model, K, target):
-    """The machine on the exponential of the weighted sum, and the penalty on the weights."""
+def two_layer(model, K, target, loss="hinge"):
+    """The machine on the exponential of the weighted sum, and the penalty on the weights, in the square of the target's unit."""
     K2, (beta,) = np.exp(np.tensordot(model.kernel_weights_, K, 1)), coefficients(model, len(target))
-    told = losses("hinge", target, K2 @ beta + model.intercept_[0]).sum()
-    return 0.5 * beta @ K2 @ beta + model.C * told + model.penalty_ * model.kernel_weights_.sum()
+    told, square = losses(loss, target, K2 @ beta + model.intercept_[0]).sum(), 1.0 if loss == "hinge" else np.var(target)
+    return 0.5 * beta @ K2 @ beta + model.C * told + square * model.penalty_ * model.kernel_weights_.sum()
 
 
 def forms_of_tasks(model, K, codes):
@@ -189,7 +189,7 @@ def subsets_of_features(model, X, gamma, target, loss):
     return 0.5 * gauge_of_sets(norms, model.a, model.rho) ** 2 + model.C * losses(loss, target, values).sum()
 
 
-def rules(model, X, target):
+def rules(model, X, target, loss="hinge"):
     """Conjunctions with their weights, neither moved, dropped nor fitted again."""
     norms, values = {}, np.full(len(target), model.intercept_[0])
     for rule in model.rules_:
@@ -197,10 +197,10 @@ def rules(model, X, target):
         for part in rule["conditions"]:
             column = X[:, part["column"]]
             holds &= column <= part["cut"] if part["sign"] == "<=" else column > part["cut"]
-        weight = rule["weight"] * (1 if rule["vote"] == model.classes_[1] else -1)
+        weight = rule["weight"] * (1 if loss != "hinge" or rule["vote"] == model.classes_[1] else -1)
         values += weight * holds
         norms[frozenset((part["column"], part["sign"], part["cut"]) for part in rule["conditions"])] = abs(weight)
-    return 0.5 * gauge_of_sets(norms, model.a, model.rho) ** 2 + model.C * losses("hinge", target, values).sum()
+    return 0.5 * gauge_of_sets(norms, model.a, model.rho) ** 2 + model.C * losses(loss, target, values).sum()
 
 
 def tri_class(model, K, y, n_free):
