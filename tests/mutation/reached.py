@@ -1,7 +1,6 @@
 """Which functions each test calls: a plugin of pytest (``-p tests.mutation.reached``) that writes it down, and the table it adds up to.
 
-A trace function that declines every frame sees calls only, in all threads of the process; compiled functions and other processes stay
-unseen.
+coverage.py watches all threads of the process; compiled functions and other processes stay unseen.
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ import hashlib
 import json
 import os
 import re
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import coverage
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,38 +26,24 @@ FOLDER = "GRAMPLANE_REACHED"
 """Environment variable with the folder that every process of pytest writes its part to."""
 
 
-class _Calls:
-    """The functions that were called since the last test began, as (file, first line)."""
-
-    def __init__(self) -> None:
-        self._top, self._seen = str(ROOT) + os.sep, set[Any]()
-
-    def __call__(self, frame: Any, event: str, arg: object) -> None:
-        self._seen.add(frame.f_code)
-
-    def taken(self) -> list[str]:
-        found = {f"{code.co_filename.removeprefix(self._top)}:{code.co_firstlineno}" for code in self._seen if self._ours(code.co_filename)}
-        self._seen.clear()
-        return sorted(found)
-
-    def _ours(self, name: str) -> bool:
-        return name.startswith(self._top) and not name.startswith(self._top + "tests")
+_coverage = coverage.Coverage(data_file=None, source=[str(ROOT / folder) for folder in PRODUCT], config_file=False)
+_seconds, _failing = dict[str, float](), set[str]()
 
 
-_calls, _lines, _failing = _Calls(), list[dict[str, Any]](), set[str]()
+def pytest_configure() -> None:
+    """Watch this process from its first test on."""
+    if FOLDER in os.environ:
+        _coverage.start()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Trace a test with its fixtures."""
+    """Watch a test with its fixtures."""
     began = time.monotonic()
-    sys.settrace(_calls)  # pyright: ignore[reportArgumentType]
-    threading.settrace(_calls)  # pyright: ignore[reportArgumentType]
+    _coverage.switch_context(item.nodeid)
     yield
-    sys.settrace(None)
-    threading.settrace(None)  # pyright: ignore[reportArgumentType]
-    took = round(time.monotonic() - began, 3)
-    _lines.append({"test": item.nodeid, "seconds": took, "failed": item.nodeid in _failing, "called": _calls.taken()})
+    _coverage.switch_context("")
+    _seconds[item.nodeid] = round(time.monotonic() - began, 3)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -71,8 +54,28 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish() -> None:
     """Write this process' part."""
-    if _lines and FOLDER in os.environ:
-        (Path(os.environ[FOLDER]) / f"{os.getpid()}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in _lines))
+    if not _seconds or FOLDER not in os.environ:
+        return
+    _coverage.stop()
+    called, seen = {test: set[str]() for test in _seconds}, _coverage.get_data()
+    for file in seen.measured_files():
+        path = Path(file).relative_to(ROOT)
+        around = _functions_by_line(Path(file).read_text())
+        for line, contexts in seen.contexts_by_lineno(file).items():
+            for test in called.keys() & contexts if line in around else ():
+                called[test].add(f"{path}:{around[line]}")
+    lines = [{"test": test, "seconds": took, "failed": test in _failing, "called": sorted(called[test])} for test, took in _seconds.items()]
+    (Path(os.environ[FOLDER]) / f"{os.getpid()}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _functions_by_line(text: str) -> dict[int, int]:
+    """Return the first line of the innermost function around each line of a body; what stands above a body runs where it is defined."""
+    found = dict[int, int]()
+    for node in ast.walk(ast.parse(text)):  # by depth: inner functions come last
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            found |= dict.fromkeys(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1), first)
+    return found
 
 
 def _words(sources: dict[str, str]) -> dict[tuple[str, str], set[str]]:
