@@ -25,6 +25,7 @@ import numpy as np
 from ..arrays import Array, Entry
 from ..jit import compiled, prefetch
 from ..losses import LossKind, value_and_slope
+from .lp_norms import prox_entry, prox_size
 from .penalty import Groups, add_shrunken, group_of, shrunken
 from .step_lengths import intercept_after
 
@@ -211,6 +212,33 @@ def _products_overlap(
 
 
 @compiled
+def _products_lp(
+    rows: Rows, first: int, last: int, weight: Array, sums: Array, active: ActiveGroups, groups: Groups, t: float, norm: float, out: Array
+) -> None:
+    """Write ``-gamma sqrt(t) <w, x>`` of some rows for groups with L_p norms, p = ``norm``. The scale of a group is ``gamma sqrt(t)
+    ||w_g||_p``.
+    """
+    begins, owners, scales, overlap = groups.feature_starts, groups.feature_groups, active.scales, groups.feature_starts.size > 0
+    for at in range(first, last):
+        i, total = rows.order[at], 0.0
+        if weight[i] == 0.0:
+            continue
+        for p in range(rows.indptr[i], rows.indptr[i + 1]):
+            j = np.int64(rows.indices[p])
+            begin, end = (begins[j], begins[j + 1]) if overlap else (np.int64(0), np.int64(1))
+            for e in range(begin, end):
+                g = np.int64(owners[e]) if overlap else group_of(groups, j)
+                if scales[g, 1] == 0.0:
+                    continue
+                k = t * groups.cost[g]
+                if scales[g, 1] != t:
+                    size = prox_size(sums, groups.members, groups.starts[g], groups.starts[g + 1], k, norm)
+                    scales[g, 0], scales[g, 1] = size, t
+                total += rows.values[p] * prox_entry(sums[j], scales[g, 0], k, norm)
+        out[at] = total
+
+
+@compiled
 def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
     """Set the bits of all features in the groups of feature j."""
     flags, scales = active.flags, active.scales
@@ -295,14 +323,14 @@ def activate_groups(sums: Array, groups: Groups, rule: Rule, t: float, active: A
 @compiled
 def advance_average(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
-    sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
+    sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool, norm: float | None = None,
 ) -> int:  # fmt: skip
     """Process rows by dual averaging. Return the position, in the order of processing, of the first row of the open round, or -1 if that
     round began in an earlier call. The open round is the one that is not complete yet.
 
     ``target`` holds the targets (labels -1 and 1) and ``weight`` the weights of the rows; rows of weight 0 are skipped. ``open_rows`` holds
     the rows of the open round from earlier calls, and ``open_slopes`` the slopes of these rows. ``finish`` closes the open round after the
-    last row, even if it is incomplete.
+    last row, even if it is incomplete. ``norm`` is the p of the groups' norms if it is not 2: code for None has no part for it.
 
     The function changes its arguments:
 
@@ -325,7 +353,9 @@ def advance_average(
             count += 1 if weight[rows.order[at]] > 0.0 else 0
             at += 1
         # Before the first round no group is active, and all products are zero.
-        if groups.feature_starts.size:
+        if norm is not None:
+            _products_lp(rows, begin, at, weight, sums, active, groups, t, norm, slopes)
+        elif groups.feature_starts.size:
             _products_overlap(rows, begin, at, weight, sums, active, groups, t, fade, slopes)
         elif groups.magic:
             _products_even(rows, begin, at, weight, sums, active, groups, t, fade, entries, slopes)
@@ -338,7 +368,7 @@ def advance_average(
         if count < rule.batch and not (finish and count > 0):
             return first if n_open == 0 else -1
         if mean.size and t > 0.0:
-            add_shrunken(sums, groups, t, fade, -1.0 / root, mean)
+            add_shrunken(sums, groups, t, fade, -1.0 / root, mean, norm)
             totals[3] += totals[0]
         share, bar = 1.0 / count, ((t + 1.0) * groups.zero_level + rule.fade * np.sqrt(t + 1.0)) * (1.0 - BAR_MARGIN)
         slope = _add_rows(open_rows, 0, n_open, open_slopes, share, sums, active, groups, bar, 0.0) if n_open else 0.0
@@ -365,7 +395,7 @@ def _step_row(rows: Rows, i: int, step: float, weights: Array) -> None:
 @compiled
 def advance_fobos(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
-    weights: Array, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
+    weights: Array, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool, norm: float | None = None,
 ) -> int:  # fmt: skip
     """Process rows by forward-backward splitting; arguments as in `gramplane.kernels.group_lasso.dual_averaging.advance_average`.
 
@@ -393,7 +423,7 @@ def advance_fobos(
                 slope += slopes[h]
             move_intercept(rule, slope / counts[1], 1.0 / counts[1], totals)
             mean[:] = 0.0
-            add_shrunken(weights, groups, eta, 0.0, 1.0, mean)
+            add_shrunken(weights, groups, eta, 0.0, 1.0, mean, norm)
             for j in range(weights.size):
                 weights[j] = mean[j]
             first, n_open = last, 0

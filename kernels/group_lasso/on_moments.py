@@ -27,6 +27,7 @@ import scipy.sparse as sp
 from ..arrays import Array, FloatArray
 from ..jit import compiled, one_thread
 from ..losses import best_dual
+from .lp_norms import shrink_columns
 from .penalty import GroupPenalty
 
 Rows = Any  # ``(n, p)``: an array in either order, CSR or CSC; or a list of such blocks of columns, side by side.
@@ -177,9 +178,9 @@ def block_curvatures(gram: FloatArray, penalty: GroupPenalty) -> FloatArray:
 
 
 @compiled
-def _sweeps(gram: Array, cross: Array, groups: tuple[Array, ...], v: Array, image: Array, path: Array) -> None:
+def _sweeps(gram: Array, cross: Array, groups: tuple[Array, ...], v: Array, image: Array, path: Array, norm: float | None) -> None:
     """Do len(path) sweeps of descent, group by group; path[i] receives the copied coefficients after sweep i. ``image`` is updated so that
-    it stays equal to G w.
+    it stays equal to G w. ``norm`` is the p of the groups' norms if it is not 2, else None: code for None has no part for it.
     """
     indptr, members, curvature, kappa, inner = groups
     n_tasks = v.shape[0]
@@ -196,8 +197,11 @@ def _sweeps(gram: Array, cross: Array, groups: tuple[Array, ...], v: Array, imag
                     aim = np.sign(aim) * max(abs(aim) - tau, 0.0)
                     path[turn, q, p] = aim
                     square += aim * aim
-            norm = np.sqrt(square)
-            factor = 1.0 - kappa[g] / (bend * norm) if bend * norm > kappa[g] else 0.0
+            length = np.sqrt(square)
+            factor = 1.0 - kappa[g] / (bend * length) if bend * length > kappa[g] else 0.0
+            if norm is not None:
+                shrink_columns(path[turn], indptr[g], indptr[g + 1], kappa[g] / bend, norm)
+                factor = 1.0
             for q in range(n_tasks):
                 for p in range(indptr[g], indptr[g + 1]):
                     new = factor * path[turn, q, p]
@@ -247,7 +251,7 @@ class _Descent:
         path = np.zeros((SWEEPS_PER_EXTRAPOLATION, *at.copies.shape))
         copies, image, penalty = at.copies.copy(), at.image.copy(), self._penalty
         groups = (penalty.indptr, penalty.members, self._curvature, self._kappa, self._inner)
-        _sweeps(self._moments.gram, self._moments.cross, groups, copies, image, path)
+        _sweeps(self._moments.gram, self._moments.cross, groups, copies, image, path, penalty.power)
         swept = self._point(copies)
         guess = extrapolate(at.copies, path)
         if guess is None:

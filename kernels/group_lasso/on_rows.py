@@ -24,6 +24,7 @@ from ..losses import Hinge, require_loss
 from ..mixed_norm.line_search import solve_bias
 from .interior import balanced_slopes, interior_path
 from .on_moments import solve_moments
+from .penalty import GroupPenalty
 from .row_problem import RowProblem
 
 MIN_CURVATURE_SHARE = 1e-6
@@ -36,6 +37,14 @@ BOUND_SLACK = 1e-13  # Relative round-off granted to the quadratic bound and to 
 
 
 REQUIRES = ("values", "slopes", "bends", "dual_value")  # What the solvers need of a loss.
+
+
+def check_solvable(loss: str, penalty: GroupPenalty) -> None:
+    """Raise ValueError for the hinge loss with norms that its interior-point method has no cones for."""
+    if loss == "hinge" and penalty.p != 2.0:
+        raise ValueError(
+            f"loss='hinge' with the L_p norm p={penalty.p:g} has no batch solver; use loss='logistic', or algorithm='da' or 'fobos'"
+        )
 
 
 class RowSolution(NamedTuple):

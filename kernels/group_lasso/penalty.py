@@ -3,7 +3,7 @@
 A group g has the features I_g, and a vector ``v_g`` with one number per feature and task. If groups share features, each group has its own
 copy, ``w = sum_g scatter(v_g)`` (latent overlapping groups). The penalty is a function of the copies:
 
-    Omega(v) = lam sum_g (kappa_g ||v_g||_2 + r_g ||v_g||_1).
+    Omega(v) = lam sum_g (kappa_g ||v_g||_p + r_g ||v_g||_1),   p = 2, or 1 < p <= inf with r = 0.
 
 ================================  =================================================  ==========================================
 penalty                           weights                                            source (Yang 2011)
@@ -11,6 +11,7 @@ penalty                           weights                                       
 group lasso                       kappa_g = sqrt(d_g), r = 0                         equation (3.2), lam in mean-loss scale
 sparse group lasso                kappa_g = sqrt(d_g), r_g                           equation (3.3)
 lasso                             groups of one feature                              section 3.3
+L_{1,inf}                         kappa_g = d_g, r = 0, p = inf                      section 3.3, Remark 2
 rows of a matrix (aMTFS)          one feature a group, all tasks, kappa = 1, r = 0   equation (4.5)
 entries of a matrix (iMTFS)       one feature a group, kappa = 0, r = 1              equation (4.4)
 rows and entries (MTFTS)          one feature a group, kappa = 1, r_j                equation (4.6)
@@ -30,6 +31,7 @@ import numpy as np
 from ..arrays import Array, Entry, FloatArray
 from ..features.groups import GroupIndex
 from ..jit import compiled
+from .lp_norms import group_norms, prox_entry, prox_size, shrink_groups
 
 MAX_ROOT_STEPS = 100  # Newton steps after which the root of a group's shrunk norm is what a float64 can hold; a handful suffices.
 
@@ -40,7 +42,8 @@ class GroupPenalty:
 
     Group g has the copies ``indptr[g]:indptr[g + 1]``, and copy p belongs to feature ``members[p]``. ``kappa``, float64
     ``(n_groups,)``, holds the weights of the Euclidean norms, and ``inner``, float64 ``(n_groups,)``, the weights r_g of the absolute
-    norms. No weight is negative, and the two weights of a group are not both 0.
+    norms. No weight is negative, and the two weights of a group are not both 0. With ``p`` other than 2, L_p norms take the place of the
+    Euclidean ones, and ``inner`` is 0.
     """
 
     indptr: Array
@@ -48,6 +51,7 @@ class GroupPenalty:
     kappa: FloatArray
     inner: FloatArray
     n_features: int
+    p: float = 2.0
 
     @property
     def n_groups(self) -> int:
@@ -57,6 +61,11 @@ class GroupPenalty:
     def n_copies(self) -> int:
         """Number of copies: the sum of the group sizes."""
         return len(self.members)
+
+    @property
+    def power(self) -> float | None:
+        """``p``, or None if it is 2; compiled loops have code for L_p norms only where it is a number."""
+        return None if self.p == 2.0 else self.p
 
     @cached_property
     def owner(self) -> Array:
@@ -78,8 +87,15 @@ class GroupPenalty:
         return weights
 
     def norms(self, copies: FloatArray) -> FloatArray:
-        """Return the Euclidean norm of each group over all tasks, ``(n_groups,)``."""
+        """Return the norm of each group over all tasks, ``(n_groups,)``."""
+        if self.p != 2.0:
+            return self._lp_norms(copies, np.arange(self.n_copies), self.p)
         return np.sqrt(np.bincount(self.owner, np.square(copies).sum(axis=0), self.n_groups))
+
+    def _lp_norms(self, values: FloatArray, members: Array, p: float) -> FloatArray:
+        out = np.empty(self.n_groups)
+        group_norms(np.ascontiguousarray(values, dtype=np.float64), self.indptr, members, p, out)
+        return out
 
     def value(self, copies: FloatArray) -> float:
         """Return ``Omega / lam`` of copies ``(n_tasks, n_copies)``."""
@@ -90,14 +106,20 @@ class GroupPenalty:
         """Return, per group, the smallest s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``.
 
         ``Omega*(z)`` is the maximum over the groups: z is dual feasible if ``Omega*(z)`` is at most lam. lambda_max is ``Omega*`` of the
-        loss's negative gradient at the intercept-only fit.
+        loss's negative gradient at the intercept-only fit. For p other than 2 it is ``||z_g||_q / kappa_g`` with 1/p + 1/q = 1.
         """
+        if self.p != 2.0:
+            return self._lp_norms(slopes, self.members, 1.0 if self.p == np.inf else self.p / (self.p - 1.0)) / self.kappa
         out = np.empty(self.n_groups)
         _dual_norms(np.ascontiguousarray(slopes, dtype=np.float64), self.indptr, self.members, self.kappa, self.inner, out)
         return out
 
     def prox(self, copies: FloatArray, length: float) -> FloatArray:
         """Return argmin ``1/2 ||v - copies||^2 + length Omega(v)/lam``: entries are shrunk by r_g, then groups by kappa_g."""
+        if self.p != 2.0:
+            moved = np.array(copies, dtype=np.float64, order="C")
+            shrink_groups(moved, self.indptr, length * self.kappa, self.p)
+            return moved
         shrunk = np.sign(copies) * np.maximum(np.abs(copies) - (length * self.inner)[self.owner], 0.0)
         norms, bar = self.norms(shrunk), length * self.kappa
         factor = np.zeros(self.n_groups)
@@ -115,7 +137,7 @@ class GroupPenalty:
         position = {int(j): k for k, j in enumerate(features)}
         members = np.array([position[int(j)] for j in self.members[self.copies_of(groups)]], np.int64)
         indptr = np.concatenate(([0], np.cumsum(np.diff(self.indptr)[groups]))).astype(np.int64)
-        return GroupPenalty(indptr, members, self.kappa[groups], self.inner[groups], len(features))
+        return GroupPenalty(indptr, members, self.kappa[groups], self.inner[groups], len(features), self.p)
 
 
 def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | float = 0.0) -> GroupPenalty:
@@ -136,10 +158,10 @@ def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | floa
     return GroupPenalty(index.indptr, index.members, euclidean.copy(), absolute.copy(), index.n_features)
 
 
-def single_features(n_features: int, kappa: float = 1.0, inner: float = 0.0) -> GroupPenalty:
+def single_features(n_features: int, kappa: float = 1.0, inner: float = 0.0, p: float = 2.0) -> GroupPenalty:
     """Return the penalty with one group per feature: the lasso; for several tasks, a penalty on the rows of the weight matrix."""
     every = np.arange(n_features + 1, dtype=np.int64)
-    return GroupPenalty(every, every[:-1], np.full(n_features, kappa), np.full(n_features, inner), n_features)
+    return GroupPenalty(every, every[:-1], np.full(n_features, kappa), np.full(n_features, inner), n_features, p)
 
 
 def edge_groups(edges: object, n_features: int) -> tuple[Array, Array]:
@@ -227,7 +249,8 @@ class Groups(NamedTuple):
     * ``feature_starts``, ``feature_groups``: the groups of each feature if groups overlap, else empty.
     * ``cost``, ``inner``: the thresholds ``k_g = lam kappa_g`` and ``tau_g = lam r_g``, float64 ``(n_groups,)`` each.
     * ``single``: the threshold of a feature alone; if all groups have equal weights (``even``), their common ``k_g + tau_g``.
-    * ``zero_level``: the smallest ``tau_g + k_g / sqrt(d_g)``; a group is zero while no member exceeds it.
+    * ``zero_level``: the smallest ``tau_g + k_g / sqrt(d_g)``, for L_p norms ``k_g / d_g^(1 - 1/p)``; a group is zero while no member
+      exceeds it.
     """
 
     starts: Array
@@ -249,7 +272,8 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
     cost, inner = lam * penalty.kappa, lam * penalty.inner
     both, d, sizes = cost + inner, penalty.n_features, np.diff(penalty.indptr)
     single, even = float(both[0]), bool((both == both[0]).all() and (inner == inner[0]).all())
-    zero_level = float((inner + cost / np.sqrt(sizes)).min())
+    roots = np.sqrt(sizes) if penalty.p == 2.0 else sizes ** (1.0 - 1.0 / penalty.p)
+    zero_level = float((inner + cost / roots).min())
     contiguous = penalty.n_copies == d and is_range(penalty.members)
     if not contiguous and penalty.overlapping:
         order, counts = np.argsort(penalty.members, kind="stable"), np.bincount(penalty.members, minlength=d)
@@ -327,13 +351,13 @@ def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Ent
 
 
 @compiled
-def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step: float, out: Array) -> float:
+def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step: float, out: Array, p: float | None = None) -> float:
     """Add ``step [1 - factor k_g / ||c_g||]_+ c_g``, ``c_g = S(values_g, factor tau_g + fade)``, of all groups to ``out``; return Omega.
 
     This is the closed form of dual averaging (Yang 2011, Theorem 1: equations (3.10), (3.12), (3.14)) with sums in place of means.
     Its arguments are then: values s, factor t, fade ``rho gamma sqrt(t)`` and step ``-1/(gamma sqrt(t))``. Each of several
     overlapping groups has its own copy, and the copies are added. With factor eta, fade 0 and step 1 the result is the proximal step
-    of a gradient method.
+    of a gradient method. With ``p``, ``step`` times the proximal point of ``factor k_g ||.||_p`` is added; code for None has no such part.
     """
     omega, size = 0.0, abs(step)
     if groups.cost.size == 0:
@@ -346,11 +370,18 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
     starts, members, costs, inners, listed = groups.starts, groups.members, groups.cost, groups.inner, groups.members.size > 0
     for g in range(costs.size):
         tau, k = factor * inners[g] + fade, factor * costs[g]
+        if p is not None:
+            norm = prox_size(values, members, starts[g], starts[g + 1], k, p)
+            for e in range(starts[g], starts[g + 1]):
+                j = members[e] if listed else e
+                out[j] += step * prox_entry(values[j], norm, k, p)
+            omega += costs[g] * size * norm
+            continue
         norm = shrunken_norm(values, starts, members, g, tau)
         if norm > k:
             scale, total = step * (1.0 - k / norm), 0.0
-            for p in range(starts[g], starts[g + 1]):
-                j = members[p] if listed else p
+            for e in range(starts[g], starts[g + 1]):
+                j = members[e] if listed else e
                 c = shrunken(values[j], tau)
                 out[j] += scale * c
                 total += abs(scale * c)
@@ -359,7 +390,7 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
 
 
 @compiled
-def mark_active(values: Array, groups: Groups, factor: float, fade: float, active: Array) -> None:
+def mark_active(values: Array, groups: Groups, factor: float, fade: float, active: Array, p: float | None = None) -> None:
     """Set ``active[g]`` for the groups with ``||S(values_g, factor tau_g + fade)|| > factor k_g``; thresholds as in `add_shrunken`."""
     if groups.cost.size == 0:
         for j in range(values.size):
@@ -367,4 +398,7 @@ def mark_active(values: Array, groups: Groups, factor: float, fade: float, activ
         return
     starts, members, costs, inners = groups.starts, groups.members, groups.cost, groups.inner
     for g in range(costs.size):
+        if p is not None:
+            active[g] |= prox_size(values, members, starts[g], starts[g + 1], factor * costs[g], p) > 0.0
+            continue
         active[g] |= shrunken_norm(values, starts, members, g, factor * inners[g] + fade) > factor * costs[g]

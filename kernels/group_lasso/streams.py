@@ -61,6 +61,7 @@ class StreamLearner:
     ) -> None:  # fmt: skip
         self.penalty, n_features = penalty, penalty.n_features
         self.groups, self.algorithm, self._lam = groups or stream_groups(penalty, lam), algorithm, lam
+        self._norm = penalty.power if self.groups.cost.size else None
         if algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
         law = named_loss(loss, "a stream", *REQUIRES)
@@ -100,10 +101,10 @@ class StreamLearner:
     def _advance(self, k: int, rows: Rows, target: Array, weight: Array, slopes: Array, finish: bool) -> int:
         open_rows, open_slopes = self._open.rows, self._open.slopes(k)
         if self.algorithm == "fobos":
-            state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish)
+            state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish, self._norm)
             return advance_fobos(rows, target, weight, open_rows, open_slopes, self.rule, self.groups, *state)
         active = ActiveGroups(self._flags[k], self._scales[k])
-        state = (self._sums[k], active, self._counts, self._totals[k], slopes, self._means[k], finish)
+        state = (self._sums[k], active, self._counts, self._totals[k], slopes, self._means[k], finish, self._norm)
         return advance_average(rows, target, weight, open_rows, open_slopes, self.rule, self.groups, *state)
 
     def finish(self) -> None:
@@ -144,7 +145,7 @@ class StreamLearner:
             return self._sums.copy(), self._totals[:, 0].copy(), self._penalties(self._sums)
         root = self.rule.gamma * np.sqrt(float(t))
         for k, sums in enumerate(self._sums):
-            omega[k] = add_shrunken(sums, self.groups, float(t), self.rule.fade * np.sqrt(float(t)), -1.0 / root, weights[k])
+            omega[k] = add_shrunken(sums, self.groups, float(t), self.rule.fade * np.sqrt(float(t)), -1.0 / root, weights[k], self._norm)
         return weights, self._totals[:, 0].copy(), omega
 
     def active(self) -> Array:
@@ -152,7 +153,7 @@ class StreamLearner:
         active, t = np.zeros(self.penalty.n_groups, bool), float(self.rounds)
         factor = t if self.algorithm == "da" else 0.0
         for sums in self._sums if t else ():
-            mark_active(sums, self.groups, factor, self.rule.fade * np.sqrt(factor), active)
+            mark_active(sums, self.groups, factor, self.rule.fade * np.sqrt(factor), active, self._norm)
         return active
 
     def _penalties(self, weights: Array) -> Array:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.on_moments import Moments, WorkingColumns, solve_moments, target_moments
-from ....kernels.group_lasso.on_rows import RowSolution, lambda_max, share_of_largest, solve_rows
+from ....kernels.group_lasso.on_rows import RowSolution, check_solvable, lambda_max, share_of_largest, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.losses import mean_loss
@@ -87,6 +87,7 @@ class BatchProblem:
         """
         penalty, labels = build_penalty(config, int(inputs.data.n_cols), inputs.groups)
         weight, loss = row_weights(config, inputs), fit_loss(config, inputs.classes)
+        check_solvable(loss, penalty)
         if config.lam == 0:
             raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")
         targets, cost, tracker = machine_targets(inputs), weight / weight.sum(), fit_tracker(inputs, inputs.held_out)

@@ -24,9 +24,9 @@ class GroupLassoConfig(MethodConfig):
 
     takes_streams = True
 
-    penalty: Literal["gl", "sgl", "egl", "l1"] = Field(
+    penalty: Literal["gl", "sgl", "egl", "l1", "linf"] = Field(
         "gl",
-        description="gl: group lasso; sgl, egl: sparse group lasso; l1",
+        description="gl: group lasso; sgl, egl: sparse; l1; linf: largest",
     )
     lam: NonNegative | Literal["auto"] = Field(
         "auto",

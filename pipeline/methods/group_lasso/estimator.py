@@ -180,9 +180,11 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
 
     Parameters
     ----------
-    penalty : {"gl", "sgl", "egl", "l1"}, default='gl'
+    penalty : {"gl", "sgl", "egl", "l1", "linf"}, default='gl'
         Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
         ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
+        ``"linf"``: lam sum_g d_g ||w_g||_inf (L_{1,inf}); the weights of a group tend to one size. The batch solver of the hinge loss does
+        not have it.
     lam : float >= 0 or {"auto"}, default='auto'
         Regularisation strength: weight of the penalty, which is added to the mean loss. A group g of d_g features costs lam sqrt(d_g)
         ||w_g||. ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a
@@ -197,8 +199,9 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
         With ``"sgl"`` and ``"egl"``: weight of the l1 norm within groups: lam r_g ||w_g||_1 is added to the penalty. One number, or one per
         group.
     group_weight : array of float > 0 or None, default=None
-        Weight of each group in the penalty, one number per group, in place of sqrt(d_g): ascending by label, or in the order of the list of
-        groups or edges (then the features without an edge). Without groups, and with ``"l1"``, one number per feature.
+        Weight of each group in the penalty, one number per group, in place of sqrt(d_g) (``"linf"``: d_g). Groups are in ascending order of
+        their labels, or in the order of the list of groups or edges (then the features without an edge). Without groups, and with
+        ``"l1"``, one number per feature.
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
@@ -287,7 +290,7 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
 
     def __init__(
         self,
-        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        penalty: Literal["gl", "sgl", "egl", "l1", "linf"] = "gl",
         lam: float | Literal["auto"] = "auto",
         gamma: float = 1.0,
         groups: Any = None,
@@ -369,9 +372,11 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
 
     Parameters
     ----------
-    penalty : {"gl", "sgl", "egl", "l1"}, default='gl'
+    penalty : {"gl", "sgl", "egl", "l1", "linf"}, default='gl'
         Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
         ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
+        ``"linf"``: lam sum_g d_g ||w_g||_inf (L_{1,inf}); the weights of a group tend to one size. The batch solver of the hinge loss does
+        not have it.
     lam : float >= 0 or {"auto"}, default='auto'
         Regularisation strength: weight of the penalty, which is added to the mean loss. A group g of d_g features costs lam sqrt(d_g)
         ||w_g||. ``"auto"``: min(0.6 log(2 G) / n, 0.3) times the smallest ``lam`` that selects nothing, for G groups and n rows; 0.01 for a
@@ -386,8 +391,9 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
         With ``"sgl"`` and ``"egl"``: weight of the l1 norm within groups: lam r_g ||w_g||_1 is added to the penalty. One number, or one per
         group.
     group_weight : array of float > 0 or None, default=None
-        Weight of each group in the penalty, one number per group, in place of sqrt(d_g): ascending by label, or in the order of the list of
-        groups or edges (then the features without an edge). Without groups, and with ``"l1"``, one number per feature.
+        Weight of each group in the penalty, one number per group, in place of sqrt(d_g) (``"linf"``: d_g). Groups are in ascending order of
+        their labels, or in the order of the list of groups or edges (then the features without an edge). Without groups, and with
+        ``"l1"``, one number per feature.
     rho : float >= 0, default=0.0
         With ``"egl"``: l1 part of the proximity term. The threshold of round t is lam r_g + rho gamma / sqrt(t).
     algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
@@ -469,7 +475,7 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
 
     def __init__(
         self,
-        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        penalty: Literal["gl", "sgl", "egl", "l1", "linf"] = "gl",
         lam: float | Literal["auto"] = "auto",
         gamma: float = 1.0,
         groups: Any = None,
@@ -611,7 +617,7 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
 
     def __init__(
         self,
-        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        penalty: Literal["gl", "sgl", "egl", "l1", "linf"] = "gl",
         lams: int | Sequence[float] | None = 10,
         gamma: float = 1.0,
         groups: Any = None,
@@ -726,7 +732,7 @@ class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
 
     def __init__(
         self,
-        penalty: Literal["gl", "sgl", "egl", "l1"] = "gl",
+        penalty: Literal["gl", "sgl", "egl", "l1", "linf"] = "gl",
         lams: int | Sequence[float] | None = 10,
         gamma: float = 1.0,
         groups: Any = None,

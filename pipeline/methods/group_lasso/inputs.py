@@ -58,7 +58,7 @@ def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> ClassLo
 
 def build_penalty(config: GroupLassoConfig, n_features: int, groups: UserData) -> tuple[GroupPenalty, np.ndarray]:
     """Return the penalty without its factor ``lam``, and the label of every group; without groups, every feature is its own group."""
-    shares: object = 0.0 if config.penalty in ("gl", "l1") else config.r
+    shares: object = config.r if config.penalty in ("sgl", "egl") else 0.0
     labels: np.ndarray = np.arange(n_features)
     if config.penalty == "l1" or groups is None:
         indptr, members = np.arange(n_features + 1), labels
@@ -75,8 +75,11 @@ def build_penalty(config: GroupLassoConfig, n_features: int, groups: UserData) -
             raise ValueError(f"groups: feature {int(np.argmin(covered))} is in no group; a group lasso needs a group for every feature")
         indptr, members, labels = index.indptr, index.members, index.labels
     inner = _per_group("r", "one number, or ", shares, len(labels))
-    kappa = np.sqrt(np.diff(indptr)) if config.group_weight is None else _per_group("group_weight", "", config.group_weight, len(labels))
-    return GroupPenalty(indptr, members, kappa, inner, n_features), labels
+    # A group of equal weights then costs the same under every penalty.
+    kappa, p = (1.0 * np.diff(indptr), np.inf) if config.penalty == "linf" else (np.sqrt(np.diff(indptr)), 2.0)
+    if config.group_weight is not None:
+        kappa = _per_group("group_weight", "", config.group_weight, len(labels))
+    return GroupPenalty(indptr, members, kappa, inner, n_features, p), labels
 
 
 def _per_group(name: str, or_else: str, given: object, n_groups: int) -> np.ndarray:

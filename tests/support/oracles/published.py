@@ -55,9 +55,11 @@ def coefficients(model, n):
 # -- linear machines ---------------------------------------------------------------------------------------------------------------
 
 
-def groups_value(coef, groups, lam, r):
-    """``lam sum_g (sqrt(d_g) ||w_g|| + r ||w_g||_1)`` of one machine."""
+def groups_value(coef, groups, lam, r, penalty="gl"):
+    """``lam sum_g (sqrt(d_g) ||w_g|| + r ||w_g||_1)`` of one machine, or ``lam sum_g d_g max |w_g|``."""
     parts = [coef[groups == g] for g in np.unique(groups)]
+    if penalty == "linf":
+        return lam * sum(part.size * np.abs(part).max() for part in parts)
     return lam * sum(np.sqrt(part.size) * np.linalg.norm(part) + r * np.abs(part).sum() for part in parts)
 
 
@@ -67,7 +69,7 @@ def group_lasso(model, X, y, groups, loss, r=0.0):
     targets = targets[1:] if len(targets) == 2 else targets
     total = 0.0
     for target, coef, intercept in zip(targets, model.coef_, model.intercept_, strict=True):
-        total += losses(loss, target, X @ coef + intercept).mean() + groups_value(coef, groups, model.lam, r)
+        total += losses(loss, target, X @ coef + intercept).mean() + groups_value(coef, groups, model.lam, r, model.penalty)
     return total
 
 
