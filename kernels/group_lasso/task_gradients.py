@@ -3,11 +3,12 @@
 The gradient of task q along feature j is ``z_jq = sum_{i in q} c_i s_i x_ij``. Each group of the penalty is a feature over all tasks, with
 the weights kappa and r, and only its dual norm matters. If the slopes s change by ``delta``, the dual norm changes by at most
 
-    |Omega*_j(z_j(s + delta)) - Omega*_j(z_j(s))| <= sqrt(a_j) (sum_i c_i delta_i^2)^(1/2) / (kappa + r),
+    |Omega*_j(z_j(s + delta)) - Omega*_j(z_j(s))| <= sqrt(a_j) (sum_i c_i delta_i^2)^(1/2) Q^e / (kappa + r),
 
-with ``a_j = max_q sum_{i in q} c_i x_ij^2``. Reason: ``kappa ||v|| + r ||v||_1 >= (kappa + r) ||v||_2`` bounds the dual norm by ``||z||_2 /
-(kappa + r)``, and the Cauchy-Schwarz inequality bounds ``z_jq(delta)^2`` by ``a_j sum_{i in q} c_i delta_i^2``. Once the norm of a feature
-is known, the feature can be skipped until the sum of these changes could have raised it to lam.
+with ``a_j = max_q sum_{i in q} c_i x_ij^2``, and ``e = max(1/2 - 1/p, 0)`` for L_p norms over Q tasks (0 for p = 2). Reason: ``kappa
+||v||_p + r ||v||_1 >= (kappa Q^-e + r) ||v||_2``, with r = 0 unless p = 2, bounds the dual norm by ``||z||_2 Q^e / (kappa + r)``, and the
+Cauchy-Schwarz inequality bounds ``z_jq(delta)^2`` by ``a_j sum_{i in q} c_i delta_i^2``. Once the norm of a feature is known, the feature
+can be skipped until the sum of these changes could have raised it to lam.
 
 Sums run over ascending rows, in float64: sparse and dense columns, both memory orders and any division into stripes give the same bits.
 """
@@ -79,7 +80,7 @@ def feature_norms(
         sums = task_sums(_part(X, lo, hi), weight, codes, n_tasks, shift=None if shift is None else shift[lo:hi])
         if factor is not None:
             sums *= factor[lo:hi]
-        parts.append(single_features(hi - lo, float(alike.kappa[0]), float(alike.inner[0])).dual_norms(sums))
+        parts.append(single_features(hi - lo, float(alike.kappa[0]), float(alike.inner[0]), alike.p).dual_norms(sums))
     return np.concatenate(parts)
 
 
@@ -101,7 +102,7 @@ def _part(X: Columns, lo: int, hi: int) -> Columns:
     return X if (lo, hi) == (0, shape(X)[1]) else X[:, lo:hi]
 
 
-def norm_move(penalty: GroupPenalty, cost: Array, before: Array, after: Array) -> float:
+def norm_move(penalty: GroupPenalty, cost: Array, before: Array, after: Array, n_tasks: int = 1) -> float:
     """Return the factor of ``sqrt(a_j)`` in the bound on the change of dual norms between two vectors of slopes ``(n,)``."""
-    change = after - before
-    return float(np.sqrt(cost @ (change * change))) / float(penalty.kappa[0] + penalty.inner[0])
+    change, spread = after - before, n_tasks ** max(0.5 - 1.0 / penalty.p, 0.0)
+    return float(np.sqrt(cost @ (change * change))) * spread / float(penalty.kappa[0] + penalty.inner[0])

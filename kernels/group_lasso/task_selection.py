@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ..arrays import Array, Entry, FloatArray, IntArray
 from ..jit import compiled
 from ..losses import LossKind, named_loss, value_and_slope
+from .lp_norms import prox_entry, prox_size
 from .penalty import GroupPenalty, single_features
 from .step_lengths import intercept_after
 
@@ -35,10 +36,12 @@ REQUIRES = ("steepness",)  # What rounds need of a loss, beside a branch in :fun
 MAX_PREDICTION = 1e100  # A prediction beyond this means that the weights diverge.
 
 
-def task_penalty(name: str, n_features: int, r: float) -> GroupPenalty:
-    """Return the penalty ``imtfs`` (4.4), ``amtfs`` (4.5) or ``mtfts`` (4.6, inner ratio ``r``); each feature is a group over
-    all tasks.
+def task_penalty(name: str, n_features: int, r: float, p: float = 2.0) -> GroupPenalty:
+    """Return the penalty ``imtfs`` (4.4), ``amtfs`` (4.5), ``mtfts`` (4.6, inner ratio ``r``) or ``lp1`` (L_p norms of the rows of W); each
+    feature is a group over all tasks.
     """
+    if name == "lp1":
+        return single_features(n_features, 0.0, 1.0) if p == 1.0 else single_features(n_features, p=p)
     kappa, inner = {"imtfs": (0.0, 1.0), "amtfs": (1.0, 0.0), "mtfts": (1.0, r)}[name]
     return single_features(n_features, kappa, inner)
 
@@ -132,10 +135,12 @@ class OpenRound:
 class Rounds:
     """Settings of the rounds.
 
-    * ``penalty``: ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each.
+    * ``penalty``: a penalty of :func:`task_penalty`.
     * ``lam``: the weight of the penalty; ``gamma``: the weight of the proximal term.
     * ``loss``: a loss of :mod:`gramplane.kernels.losses`.
     * ``kept``, ``(d,)``: the features that may have weights; ``None`` means all.
+    * ``algorithm``: ``da``, or ``fobos``: ``W = prox_{eta Omega}(W - eta G)`` with ``eta = 1 / (gamma sqrt(t))`` (4.10). The sums of a
+      stream are then the weights themselves.
     """
 
     penalty: GroupPenalty
@@ -144,12 +149,18 @@ class Rounds:
     loss: str
     fit_intercept: bool = False
     kept: NDArray[np.bool_] | None = None
+    algorithm: str = "da"
 
     @cached_property
     def entries(self) -> FloatArray:
         """Threshold for the entries of every feature, ``(d,)``; infinite for features that must have weight zero."""
         thresholds = self.lam * self.penalty.inner
         return thresholds if self.kept is None else np.where(self.kept, thresholds, np.inf)
+
+    @property
+    def kinds(self) -> tuple[float | None, bool | None]:
+        """The p of the norms of rows of W if it is not 2, and True for FOBOS; else None, for which compiled code has no part."""
+        return self.penalty.power, True if self.algorithm == "fobos" else None
 
     def weights(self, stream: TaskStream) -> FloatArray:
         r"""Return the weights ``(Q, d)`` after the rounds so far, with exact zeros, in closed form (Theorem 3).
@@ -158,6 +169,8 @@ class Rounds:
         """
         if stream.t == 0:
             return np.zeros(stream.sums.shape[::-1])
+        if self.algorithm == "fobos":
+            return np.ascontiguousarray(stream.sums.T) + 0.0
         weights = self.penalty.prox(stream.sums.T / stream.t, self.lam) * (-np.sqrt(stream.t) / self.gamma)
         if self.kept is not None:
             weights[:, ~self.kept] = 0.0
@@ -207,7 +220,7 @@ def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Roun
     state = _State(stream.sums, stream.bias, stream.paid, stream.norms, pending, slopes, is_pending, *stream.factors(rounds))
     law, threshold = named_loss(rounds.loss, "the selector", *REQUIRES), float(rounds.lam * rounds.penalty.kappa.max(initial=0.0))
     rule = _Rule(threshold, float(rounds.gamma), int(law.kind), bool(rounds.fit_intercept), law.steepness)
-    stream.t, count, diverged, loss, weight = _advance(data, order, rounds.entries, rule, state, stream.t, count)
+    stream.t, count, diverged, loss, weight = _advance(data, order, rounds.entries, rule, state, stream.t, count, *rounds.kinds)
     if diverged >= 0:
         raise Diverged(diverged)
     return Progress(loss, weight, OpenRound(pending[:count].copy(), slopes[:count].copy()))
@@ -256,9 +269,9 @@ class _State(NamedTuple):
 
 @compiled
 def _advance(
-    rows: _Rows, order: Array, entries: Array, rule: _Rule, state: _State, t: int, count: int
+    rows: _Rows, order: Array, entries: Array, rule: _Rule, state: _State, t: int, count: int, norm: float | None, fobos: bool | None
 ) -> tuple[int, int, Entry, Entry, Entry]:
-    """Read rows. Return five results:
+    """Read rows. ``norm`` and ``fobos`` are those of :attr:`Rounds.kinds`. Return five results:
 
     * the number of closed rounds;
     * the number of rows in the open round;
@@ -273,13 +286,22 @@ def _advance(
     step = 1.0 / (rule.gamma * np.sqrt(t)) if t > 0 else 0.0
     for i in order:
         if count > 0 and (count == n_tasks or i < 0 or is_pending[codes[i]]):
-            t, count = _close_round(rows, rule, state, t, count), 0
-            step = 1.0 / (rule.gamma * np.sqrt(t))
+            step = 1.0 / (rule.gamma * np.sqrt(t + 1))
+            t, count = _close_round(rows, rule, state, t, count, 1.0 if fobos is None else -step), 0
+            if fobos is not None:
+                _shrink_rows(sums, norms, entries, rule.threshold, step, norm)
         if i < 0:
             continue
         q = codes[i]
         f = bias[q]
-        if t > 0:
+        if fobos is not None:
+            for p in range(indptr[i], indptr[i + 1]):
+                f += values[p] * sums[indices[p], q]
+        elif t > 0 and norm is not None:
+            f = _add_lp_product(
+                f, indices, values, indptr[i], indptr[i + 1], sums, norms, q, entries, rule.threshold, t, step, scale, stamp, norm
+            )
+        elif t > 0:
             f = _add_product(f, indices, values, indptr[i], indptr[i + 1], sums, norms, q, entries, rule.threshold, t, step, scale, stamp)
         if not abs(f) < MAX_PREDICTION:
             return t, count, i, losses, weights
@@ -292,14 +314,17 @@ def _advance(
         pending[count], slopes[count], is_pending[q] = i, weight[i] * slope, True
         count += 1
     if count == n_tasks:
-        t, count = _close_round(rows, rule, state, t, count), 0
+        step = 1.0 / (rule.gamma * np.sqrt(t + 1))
+        t, count = _close_round(rows, rule, state, t, count, 1.0 if fobos is None else -step), 0
+        if fobos is not None:
+            _shrink_rows(sums, norms, entries, rule.threshold, step, norm)
     return t, count, -1, losses, weights
 
 
 @compiled(inline=True)
-def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) -> int:
-    """Learn from the rows of the open round and return the number of rounds. The rows wait until the round closes because sums must not
-    change within a round.
+def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int, pace: float) -> int:
+    """Add ``pace`` times the slopes of the open round and return the number of rounds. The rows wait until the round closes because sums
+    must not change within a round.
     """
     indptr, indices, values, codes, target, weight = rows
     sums, bias, paid, norms, pending, slopes, is_pending, _, _ = state
@@ -312,7 +337,7 @@ def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) ->
             before = target[i] if rule.loss == LossKind.SQUARED and paid[q] == 0.0 else bias[q]
             paid[q] += weight[i] * weight[i]
             bias[q] = intercept_after(before, slope, rule.steepness, paid[q], rule.loss != LossKind.SQUARED)
-        _add_row(indices, values, indptr[i], indptr[i + 1], slope, sums, norms, q)
+        _add_row(indices, values, indptr[i], indptr[i + 1], pace * slope, sums, norms, q)
     if (t + 1) % ROUNDS_PER_SUM == 0:
         _sum_norms(sums, norms)
     return t + 1
@@ -367,3 +392,40 @@ def _shrinkage(sums: Array, j: Entry, tau: Entry, threshold: float) -> float:
             square += excess * excess
     norm = np.sqrt(square)
     return 1.0 - threshold / norm if norm > threshold else 0.0
+
+
+@compiled
+def _add_lp_product(
+    f: Entry, indices: Array, values: Array, first: Entry, last: Entry, sums: Array, norms: Array, q: Entry,
+    entries: Array, row: float, t: int, step: float, scale: Array, stamp: Array, norm: float,
+) -> Entry:  # fmt: skip
+    """Return ``f + <w_q, x>`` for rows of W under L_p norms, p = ``norm``; the factor of a row is its ``||W_j||_p`` over ``step``."""
+    n_tasks, every = sums.shape[1], np.zeros(0, np.int64)
+    spread = n_tasks ** max(0.5 - 1.0 / norm, 0.0)
+    for p in range(first, last):
+        j = indices[p]
+        bar = t * (row + entries[j])
+        if norms[j] * spread * spread <= bar * bar * (1.0 - NORM_MARGIN):
+            continue
+        if stamp[j] != t:
+            stamp[j], scale[j] = t, prox_size(sums[j], every, 0, n_tasks, bar, norm)
+        f -= values[p] * step * prox_entry(sums[j, q], scale[j], bar, norm)
+    return f
+
+
+@compiled
+def _shrink_rows(weights: Array, norms: Array, entries: Array, threshold: float, step: float, norm: float | None) -> None:
+    """Take the proximal step of ``step Omega`` on all rows of W (FOBOS)."""
+    n_tasks, every = weights.shape[1], np.zeros(0, np.int64)
+    for j in range(norms.size):
+        bar, norms[j] = step * (threshold + entries[j]), 0.0
+        if norm is not None:
+            size = prox_size(weights[j], every, 0, n_tasks, bar, norm)
+        else:
+            size = _shrinkage(weights, j, step * entries[j], step * threshold)
+        for q in range(n_tasks):
+            if norm is not None:
+                weights[j, q] = prox_entry(weights[j, q], size, bar, norm)
+            else:
+                weights[j, q] = size * np.copysign(max(abs(weights[j, q]) - step * entries[j], 0.0), weights[j, q])
+            norms[j] += weights[j, q] * weights[j, q]

@@ -110,6 +110,7 @@ WITHOUT = {
     ("group-lasso", "algorithm", "fobos"): "a stream ends after its epochs",
     ("multitask-selector", "algorithm", "auto"): "it is one of the others",
     ("multitask-selector", "algorithm", "da"): "a stream ends after its epochs",
+    ("multitask-selector", "algorithm", "fobos"): "a stream ends after its epochs",
 }
 """Solvers that no tolerance ends, each with its reason."""
 

@@ -145,6 +145,8 @@ def _by_rows(path: Path, n: int = 80) -> BlockStore:
 
 SELECTOR = {"penalty": "mtfts", "lam": 0.05, "gamma": 20.0, "loss": "logistic", "epochs": 3, "fit_intercept": True}
 OTHER_SELECTOR = ({**SELECTOR, "r": 0.1}, "r")
+LARGEST = {**SELECTOR, "penalty": "lp1", "p": "inf"}
+OTHER_NORM = ({**LARGEST, "p": 3.0}, "p")
 
 CONSTRAINTS = {"constraints": [[i, (i + 7 * k) % 40, 1 if k % 2 else -1] for k in (1, 2) for i in range(0, 40, 3)]}
 NPKL = {"loss": "squared_hinge", "C": 0.3, "B": 20.0}
@@ -276,6 +278,15 @@ CASES: dict[str, Case] = {
         {**SELECTOR, "algorithm": "fista", "tol": 1e-8, "lam": 0.02, "refit": 0.01},
         _tasks,
         OTHER_SELECTOR,
+    ),
+    "multitask-selector-fobos": Case(
+        "multitask-selector", {**SELECTOR, "penalty": "lp1", "p": 1.5, "algorithm": "fobos"}, _tasks, OTHER_NORM, {"test_share": 0.25}
+    ),
+    "multitask-selector-largest": Case(
+        "multitask-selector", {**LARGEST, "loss": "squared", "refit": 0.01}, _task_numbers, OTHER_NORM, {"test_share": 0.25}
+    ),
+    "multitask-selector-batch-largest": Case(
+        "multitask-selector", {**LARGEST, "algorithm": "fista", "tol": 1e-8, "lam": 0.02}, _tasks, OTHER_NORM
     ),
     "rule-ensemble-two": Case("rule-ensemble", RULES, _dense, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-classes": Case("rule-ensemble", {**RULES, "rho": 2.0, "refine_cuts": False}, _three, OTHER_RULES),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability, Scale
 
 ROUNDS_LAM = 0.1
+Norm = Annotated[
+    Annotated[float, Field(ge=1, allow_inf_nan=False)] | Literal["inf"],
+    # JSON has no infinite numbers.
+    BeforeValidator(lambda value: "inf" if value == float("inf") else value),
+]
 OF_ROUNDS = ("gamma", "epochs", "shuffle")
 
 
@@ -17,9 +22,9 @@ class SelectorConfig(MethodConfig):
 
     has_tasks = True
 
-    penalty: Literal["imtfs", "amtfs", "mtfts"] = Field(
+    penalty: Literal["imtfs", "amtfs", "mtfts", "lp1"] = Field(
         "mtfts",
-        description="features that tasks share: none, all, or some of them",
+        description="features that tasks share: none, all, some, or by p",
     )
     lam: NonNegative | Literal["auto"] = Field(
         "auto",
@@ -27,16 +32,17 @@ class SelectorConfig(MethodConfig):
     )
     gamma: Positive = Field(
         1.0,
-        description="da: weight of the proximity term",
+        description="rounds: weight of the proximity term, or step size",
     )
     r: NonNegative = Field(0.01, description="mtfts: share of the l1 norm")
+    p: Norm = Field(2.0, description="lp1: norm over tasks; 1: imtfs, 2: amtfs, inf: largest")
     loss: Literal["squared", "logistic", "hinge"] = Field("squared", description="loss of a row: squared for numbers, others for classes")
-    algorithm: Literal["auto", "da", "fista"] = Field(
+    algorithm: Literal["auto", "da", "fobos", "fista"] = Field(
         "auto",
-        description="da: online, in rounds; fista: batch optimum",
+        description="da, fobos: online, in rounds; fista: batch optimum",
     )
-    epochs: Count = Field(1, description="da: number of passes over the rows")
-    shuffle: bool = Field(True, description="da: shuffle the rows of tasks anew in each epoch")
+    epochs: Count = Field(1, description="da, fobos: number of passes over the rows")
+    shuffle: bool = Field(True, description="da, fobos: shuffle the rows of tasks anew in each epoch")
     fit_intercept: bool = Field(True, description="fit an unpenalised intercept for every task")
     task_offset: Literal["mean", "shrunken"] | None = Field(
         None,
@@ -55,7 +61,9 @@ class SelectorConfig(MethodConfig):
         return self.resolved().algorithm != "fista"
 
     @model_validator(mode="after")
-    def _suits_the_loss(self) -> SelectorConfig:
+    def _parts_agree(self) -> SelectorConfig:
+        if self.p != 2.0 and self.penalty != "lp1":
+            raise ValueError(f"p={self.p!r} needs penalty='lp1', here it is {self.penalty!r}")
         if self.task_offset is not None and self.loss != "squared":
             raise ValueError(f"task_offset={self.task_offset!r} is subtracted from numbers; it needs loss='squared', not {self.loss!r}")
         if self.class_weight is not None and self.loss == "squared":
@@ -71,6 +79,6 @@ class SelectorConfig(MethodConfig):
         has_zero = 0 in (self.lam, self.refit)
         is_stream = is_stream or has_zero or any(getattr(self, name) != fields[name].default for name in OF_ROUNDS)
         algorithm = ("da" if is_stream else "fista") if self.algorithm == "auto" else self.algorithm
-        lam = ROUNDS_LAM if self.lam == "auto" and algorithm == "da" else self.lam
+        lam = ROUNDS_LAM if self.lam == "auto" and algorithm != "fista" else self.lam
         has_intercept = self.fit_intercept and self.task_offset is None
         return self.model_copy(update={"algorithm": algorithm, "lam": lam, "fit_intercept": has_intercept})

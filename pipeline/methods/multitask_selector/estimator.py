@@ -57,36 +57,42 @@ class MultiTaskSelector(Selection, StreamEstimator):
         \min_{W, b} \sum_q \frac{1}{n_q} \sum_i \ell(y_{qi}, \langle w_q, x_{qi} \rangle + b_q) + \Omega(W)
 
     over tasks q. The weight matrix has a row :math:`W_j` per feature, and the penalty is :math:`\Omega = \lambda \sum_{jq} |W_{jq}|`
-    (``"imtfs"``), :math:`\lambda \sum_j \|W_j\|_2` (``"amtfs"``), or :math:`\lambda \sum_j (\|W_j\|_2 + r \|W_j\|_1)` (``"mtfts"``).
+    (``"imtfs"``), :math:`\lambda \sum_j \|W_j\|_2` (``"amtfs"``), :math:`\lambda \sum_j (\|W_j\|_2 + r \|W_j\|_1)` (``"mtfts"``), or
+    :math:`\lambda \sum_j \|W_j\|_p` (``"lp1"``).
     Online, round t takes one row of each task that still has rows. The weights minimise :math:`\langle \bar G, W \rangle + \Omega(W) +
     \gamma / (2 \sqrt t) \|W\|^2` in closed form, with the mean subgradient :math:`\bar G`. The estimator is a regressor with
     ``loss="squared"``, else a classifier of two classes.
 
     Parameters
     ----------
-    penalty : {"imtfs", "amtfs", "mtfts"}, default='mtfts'
+    penalty : {"imtfs", "amtfs", "mtfts", "lp1"}, default='mtfts'
         ``"imtfs"``: each task selects its own features. ``"amtfs"``: all tasks select the same features. ``"mtfts"``: each task uses some
-        of the features that are selected for all.
+        of the features that are selected for all. ``"lp1"``: ``p`` says how much tasks share. The batch solver of the hinge loss has it
+        only for p = 1 and 2.
     lam : float >= 0 or {"auto"}, default='auto'
         Regularisation strength: weight of the penalty relative to the mean losses of the tasks. ``"auto"``: min(1.2 Q log(2 d) / n, 0.3)
         times the smallest ``lam`` that selects nothing, for Q tasks, d features and n rows; 0.1 for a stream. The value used is stored in
         ``lam_``.
     gamma : float > 0, default=1.0
-        With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. It should be of the order of the squared norms of the rows;
-        otherwise predictions diverge.
+        With ``"da"``: weight of the proximity term, gamma / sqrt(t) in round t. With ``"fobos"``: step sizes are 1 / (gamma sqrt(t)). It
+        should be of the order of the squared norms of the rows; otherwise predictions diverge.
     r : float >= 0, default=0.01
         With ``"mtfts"``: relative weight of the l1 norm; ``lam r sum |W_jq|`` is added to ``lam sum_j ||W_j||``.
+    p : 1 <= float <= inf, default=2.0
+        With ``"lp1"``: norm of the weights of a feature over the tasks. 1 is ``"imtfs"``, 2 is ``"amtfs"``; with ``inf`` only the largest
+        weight counts, so that weights tend to one size.
     loss : {"squared", "logistic", "hinge"}, default='squared'
         Loss of a row: ``"squared"``, (y - f)^2 / 2, for numbers; the others for two classes.
-    algorithm : {"auto", "da", "fista"}, default='auto'
-        Solver: ``"da"`` is dual averaging over rounds of one row per task; ``"fista"`` finds the batch optimum and its duality gap.
+    algorithm : {"auto", "da", "fobos", "fista"}, default='auto'
+        Solver: ``"da"`` is dual averaging over rounds of one row per task; ``"fobos"`` is forward-backward splitting (4.10) over the same
+        rounds, each of which costs a pass over all features; ``"fista"`` finds the batch optimum and its duality gap.
         ``"auto"`` is ``"da"`` in ``partial_fit``, with ``lam=0``, or if ``gamma``, ``epochs`` or ``shuffle`` differs from its default;
         otherwise it is ``"fista"``.
     epochs : int >= 1, default=1
-        With ``"da"``: number of passes over the rows.
+        With ``"da"`` and ``"fobos"``: number of passes over the rows.
     shuffle : bool, default=True
-        With ``"da"``: shuffle the rows of every task anew in each epoch; ``random_state`` is the seed. Otherwise round k takes the k-th row
-        of every task.
+        With ``"da"`` and ``"fobos"``: shuffle the rows of every task anew in each epoch; ``random_state`` is the seed. Otherwise round k
+        takes the k-th row of every task.
     fit_intercept : bool, default=True
         Fit an unpenalised intercept for every task. With ``task_offset``, the offset replaces the intercept.
     task_offset : {"mean", "shrunken"} or None, default=None
@@ -131,10 +137,10 @@ class MultiTaskSelector(Selection, StreamEstimator):
         Value of ``lam`` used.
     objective_, dual_gap_
         Objective of the batch problem at the weights (with ``refit``, of the second fit), and its distance to the optimum, NaN for
-        ``"da"``.
+        ``"da"`` and ``"fobos"``.
     n_iter_, converged_, stop_reason_, history_
-        Number of rounds or sweeps, whether ``tol`` was reached (False for ``"da"``, which has no certificate), the reason for stopping, and
-        one array per quantity over the steps.
+        Number of rounds or sweeps, whether ``tol`` was reached (False for ``"da"`` and ``"fobos"``, which have no certificate), the reason
+        for stopping, and one array per quantity over the steps.
     encoding_ : Pipeline
         Fitted scikit-learn encoders from the columns to the features. Present only for a data frame with columns that are not numbers, or a
         store made from a table.
@@ -172,12 +178,13 @@ class MultiTaskSelector(Selection, StreamEstimator):
 
     def __init__(
         self,
-        penalty: Literal["imtfs", "amtfs", "mtfts"] = "mtfts",
+        penalty: Literal["imtfs", "amtfs", "mtfts", "lp1"] = "mtfts",
         lam: float | Literal["auto"] = "auto",
         gamma: float = 1.0,
         r: float = 0.01,
+        p: float = 2.0,
         loss: Literal["squared", "logistic", "hinge"] = "squared",
-        algorithm: Literal["auto", "da", "fista"] = "auto",
+        algorithm: Literal["auto", "da", "fobos", "fista"] = "auto",
         epochs: int = 1,
         shuffle: bool = True,
         fit_intercept: bool = True,
@@ -197,6 +204,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
         self.lam = lam
         self.gamma = gamma
         self.r = r
+        self.p = p
         self.loss = loss
         self.algorithm = algorithm
         self.epochs = epochs
@@ -254,7 +262,7 @@ class MultiTaskSelector(Selection, StreamEstimator):
     def _keep_run(self, problem: SelectorProblem, inputs: Inputs, state: SelectorState) -> None:
         # A stream goes on with rows as they come, so only from sums over rows that were taken as they are.
         config = problem.config
-        if config.algorithm == "da" and config.refit is None and config.task_offset is None and inputs.data.scale.kind == "none":
+        if config.algorithm != "fista" and config.refit is None and config.task_offset is None and inputs.data.scale.kind == "none":
             self._stream = TaskLearner.after(config, state.stream)
 
     @property

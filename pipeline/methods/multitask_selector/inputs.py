@@ -139,7 +139,7 @@ class Solution:
 
 def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weights: np.ndarray, values: np.ndarray) -> float:
     """Return the objective (4.3): mean losses at decision values ``(n,)``, summed over tasks, plus the penalty."""
-    penalty = task_penalty(config.penalty, data.n_features, config.r)
+    penalty = task_penalty(config.penalty, data.n_features, config.r, float(config.p))
     return float(data.mean_weights @ mean_loss(config.loss).values(data.target, values)) + lam * penalty.value(weights)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.group_lasso.on_rows import check_solvable
+from ....kernels.group_lasso.task_selection import task_penalty
 from ....storage.errors import Matrix
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
@@ -53,9 +55,11 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         config = config.resolved()
         refuse_more_classes(inputs)
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
+        if config.algorithm == "fista":
+            check_solvable(config.loss, task_penalty(config.penalty, 1, config.r, float(config.p)))
         way = _way(config, inputs, resources)
         batch = WorkingProblem if way == "working_set" else BatchProblem
-        return (RoundsProblem if config.algorithm == "da" else batch)(config, inputs, resources, way)
+        return (batch if config.algorithm == "fista" else RoundsProblem)(config, inputs, resources, way)
 
     def init(self, problem: SelectorProblem, resources: Resources) -> State:
         """Return the initial state, with zero weights."""

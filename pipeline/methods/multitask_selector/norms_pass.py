@@ -35,6 +35,7 @@ class Query(NamedTuple):
     n_tasks: int
     kappa: float  # weights of the penalty of a feature over all tasks
     inner: float
+    p: float
     with_reaches: bool  # whether the reach is asked for, too; else it is 0
 
 
@@ -53,7 +54,7 @@ def norms_chunk(task: Task, features: Shared, vectors: Shared, codes: Shared, qu
 def _stripe_norms(ref: Ref, ids: np.ndarray, vectors: np.ndarray, codes: np.ndarray, query: Query) -> np.ndarray:
     scale = scale_as_given(source_of(ref), ids)
     X = block_cache().load(ref) if len(ids) == ref.cols[1] - ref.cols[0] else columns_of(ref, ids)
-    alike, scales = single_features(1, query.kappa, query.inner), {"shift": scale.shift, "factor": scale.factor}
+    alike, scales = single_features(1, query.kappa, query.inner, query.p), {"shift": scale.shift, "factor": scale.factor}
     norms = feature_norms(X, vectors[0], codes, query.n_tasks, alike, **scales)
     return np.stack([norms, feature_reaches(X, vectors[1], codes, query.n_tasks, **scales) if query.with_reaches else np.zeros(len(ids))])
 
@@ -82,7 +83,7 @@ def task_norms(
     tasks = column_tasks(data)
     if len(features) < data.n_cols:
         tasks = tasks_holding(tasks, features)
-    query = Query(n_tasks, float(penalty.kappa[0]), float(penalty.inner[0]), with_reaches)
+    query = Query(n_tasks, float(penalty.kappa[0]), float(penalty.inner[0]), penalty.p, with_reaches)
     shared = (("features", features), ("task-slopes", vectors), ("task-codes", codes))
     arrays = (resources.share(name, array, len(tasks)) for name, array in shared)
     return resources.run_pass(norms_pass(tasks, data.n_rows, n_tasks, len(features), *arrays, query))

@@ -27,8 +27,8 @@ class TaskLearner:
     @classmethod
     def after(cls, config: SelectorConfig, stream: TaskStream) -> Self:
         """Return the state after a stream whose last round is complete."""
-        penalty, none = task_penalty(config.penalty, len(stream.norms), config.r), np.zeros(0)
-        rounds = Rounds(penalty, float(config.lam), config.gamma, config.loss, config.fit_intercept)
+        penalty, none = task_penalty(config.penalty, len(stream.norms), config.r, float(config.p)), np.zeros(0)
+        rounds = Rounds(penalty, float(config.lam), config.gamma, config.loss, config.fit_intercept, algorithm=config.algorithm)
         return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds, StepWatch(config.gamma))
 
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:

@@ -218,7 +218,7 @@ class BatchProblem(SelectorProblem):
         config, rows, order = self.config, self.data.rows, self.data.used_rows
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
-        penalty = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r)
+        penalty = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r, float(config.p))
         losses = rows.target[order], self.data.mean_weights[order], mean_loss(config.loss)
         return RowProblem(TaskRows(X, edges), *losses, penalty, self.penalties(state)[0], config.fit_intercept)
 

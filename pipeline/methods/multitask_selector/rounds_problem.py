@@ -1,7 +1,8 @@
-"""Feature selection over many tasks by dual averaging: rounds of one row per task, epochs in seeded orders, a refit of the selection.
+"""Feature selection over many tasks by dual averaging or FOBOS: rounds of one row per task, epochs in seeded orders, a refit.
 
 Arithmetic and references: :mod:`gramplane.kernels.group_lasso.task_selection`. A step consists of whole epochs, or of whole rounds of a
-long epoch; their number depends on the data alone. The state holds sums of subgradients, from which the weights follow.
+long epoch; their number depends on the data alone. The state holds sums of subgradients, from which the weights follow; with FOBOS it holds
+the weights.
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ class RoundsProblem(SelectorProblem):
     def rounds(self, state: SelectorState) -> Rounds:
         """Return the objective that the steps of this phase minimise."""
         config, selectable = self.config, None if state.kept.all() else state.kept
-        penalty = task_penalty(config.penalty, self.data.n_features, config.r)
-        return Rounds(penalty, penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept, selectable)
+        penalty = task_penalty(config.penalty, self.data.n_features, config.r, float(config.p))
+        terms = penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept
+        return Rounds(penalty, *terms, selectable, config.algorithm)
 
     def step(self, state: SelectorState, resources: Resources) -> Step[SelectorState]:
         """Learn the rows of the next epochs, or of the next part of an epoch."""

@@ -148,7 +148,7 @@ class WorkingProblem(SelectorProblem):
         if config.loss != "squared" and np.isfinite(state.objective) and np.isfinite(state.gap):
             # Far from the optimum a set is not worth a close solution: it will grow.
             tol = max(tol, GAP_SHARE * state.gap / state.objective)
-        loss, penalty = mean_loss(config.loss), task_penalty(config.penalty, p, config.r)
+        loss, penalty = mean_loss(config.loss), task_penalty(config.penalty, p, config.r, float(config.p))
         problem = RowProblem(columns, self._target, self._cost, loss, penalty, self.penalties(state)[0], config.fit_intercept)
         method = "auto" if moments_fit(p, self.data.n_tasks, resources.driver_memory) else "fista"
         limit = max(min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps), 0)
@@ -157,8 +157,12 @@ class WorkingProblem(SelectorProblem):
 
     def _certify(self, state: WorkingState, slopes: np.ndarray, resources: Resources) -> tuple[WorkingState, int]:
         """Return the state at new ``slopes``, with its bounds and its dual value, and the number of features evaluated."""
-        lam, penalty = self.penalties(state)[0], task_penalty(self.config.penalty, 1, self.config.r)
-        moved = replace(state, bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes) * state.reaches, slopes=slopes)
+        lam, penalty = self.penalties(state)[0], task_penalty(self.config.penalty, 1, self.config.r, float(self.config.p))
+        moved = replace(
+            state,
+            bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes, self.data.n_tasks) * state.reaches,
+            slopes=slopes,
+        )
         can_violate = state.kept & (moved.bounds * (1.0 + BOUND_SLACK) > lam)
         looked_at = [can_violate]
         after = self._with_dual(self._look(moved, can_violate, resources))
@@ -175,7 +179,7 @@ class WorkingProblem(SelectorProblem):
         slopes, codes, data = np.empty_like(state.slopes), self.data.codes, self.data
         slopes[self.order] = state.slopes
         is_first = bool(np.isinf(state.bounds[features]).any())
-        penalty = task_penalty(self.config.penalty, 1, self.config.r)
+        penalty = task_penalty(self.config.penalty, 1, self.config.r, float(self.config.p))
         norms, reaches = task_norms(data.data, resources, features, slopes, data.mean_weights, codes, data.n_tasks, penalty, is_first)
         bounds, known = state.bounds.copy(), state.reaches.copy()
         bounds[features] = norms

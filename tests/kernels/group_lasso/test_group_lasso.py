@@ -1,5 +1,6 @@
 """Group lasso on moments: against a general solver of the dual, its certificate, and what must not change it."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,13 +22,19 @@ KINDS = {
     "overlap sgl": (OVERLAPPING, None, 0.2),
     "entries": ([[j] for j in range(8)], 0.0, 1.0),
     "rows and entries": ([[j] for j in range(8)], 1.0, 0.4),
+    "groups p=inf": (DISJOINT, None, 0.0, np.inf),
+    "overlap p=4": (OVERLAPPING, None, 0.0, 4.0),
+    "rows p=1.5": ([[j] for j in range(8)], 1.0, 0.0, 1.5),
+    "rows p=3": ([[j] for j in range(8)], 1.0, 0.0, 3.0),
+    "rows p=inf": ([[j] for j in range(8)], 1.0, 0.0, np.inf),
 }
 
 
 def penalty_of(kind: str) -> tuple[GroupPenalty, list[list[int]]]:
-    groups, kappa, inner = KINDS[kind]
+    groups, kappa, inner, *norm = KINDS[kind]
     index = build_groups([np.array(g) for g in groups], 8)
-    return group_penalty(index, np.sqrt(index.sizes) if kappa is None else kappa, np.array(inner)), groups
+    made = group_penalty(index, np.sqrt(index.sizes) if kappa is None else kappa, np.array(inner))
+    return replace(made, p=norm[0] if norm else 2.0), groups
 
 
 def tasks_of(n_tasks: int, n: int = 12, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -51,7 +58,11 @@ def dual_norm(penalty, moments) -> float:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(
-    ("kind", "n_tasks"), [("gl", 1), ("sgl", 1), ("overlap", 1), ("overlap sgl", 2), ("entries", 2), ("rows and entries", 3)]
+    ("kind", "n_tasks"),
+    [
+        *[("gl", 1), ("sgl", 1), ("overlap", 1), ("overlap sgl", 2), ("entries", 2), ("rows and entries", 3)],
+        *[("groups p=inf", 1), ("overlap p=4", 2), ("rows p=1.5", 3), ("rows p=3", 2), ("rows p=inf", 3)],
+    ],
 )
 def test_the_objective_is_that_of_a_general_solver(kind, n_tasks, bias):
     penalty, groups = penalty_of(kind)
@@ -62,9 +73,9 @@ def test_the_objective_is_that_of_a_general_solver(kind, n_tasks, bias):
     assert found.stop == "gap"
     weights = penalty.scatter(found.copies)
     parts = [found.copies[:, a:b].ravel() for a, b in pairwise(penalty.indptr)]
-    exact = oracle.primal(tasks, "squared", lam, weights, moments.biases(weights), parts, penalty.kappa, penalty.inner)
+    exact = oracle.primal(tasks, "squared", lam, weights, moments.biases(weights), parts, penalty.kappa, penalty.inner, penalty.p)
     np.testing.assert_allclose(found.objective, exact, rtol=1e-11)
-    best = oracle.dual_optimum(tasks, groups, penalty.kappa, penalty.inner, lam, "squared", bias)
+    best = oracle.dual_optimum(tasks, groups, penalty.kappa, penalty.inner, lam, "squared", bias, penalty.p)
     np.testing.assert_allclose(found.objective, best, rtol=2e-7)
 
 

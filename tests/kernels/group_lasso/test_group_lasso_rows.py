@@ -39,6 +39,9 @@ def problem_of(loss, kind="sgl", n_tasks=1, bias=True, share=0.3):
         ("logistic", "auto", "rows and entries", 2, True),
         ("logistic", "fista", "gl", 1, True),
         ("logistic", "fista", "entries", 2, False),
+        ("logistic", "auto", "rows p=inf", 2, True),
+        ("logistic", "fista", "rows p=1.5", 2, True),
+        ("squared", "fista", "groups p=inf", 1, True),
         ("hinge", "auto", "gl", 1, False),
         ("hinge", "auto", "sgl", 1, True),
         ("hinge", "auto", "overlap sgl", 1, True),
@@ -52,9 +55,9 @@ def test_the_objective_is_that_of_a_general_solver(loss, method, kind, n_tasks, 
     assert found.stop == "gap"
     penalty, weights = problem.penalty, problem.penalty.scatter(found.copies)
     parts = [found.copies[:, a:b].ravel() for a, b in pairwise(penalty.indptr)]
-    exact = oracle.primal(tasks, loss, problem.lam, weights, found.biases, parts, penalty.kappa, penalty.inner)
+    exact = oracle.primal(tasks, loss, problem.lam, weights, found.biases, parts, penalty.kappa, penalty.inner, penalty.p)
     np.testing.assert_allclose(found.objective, exact, rtol=1e-10)
-    best = oracle.dual_optimum(tasks, groups, penalty.kappa, penalty.inner, problem.lam, loss, bias)
+    best = oracle.dual_optimum(tasks, groups, penalty.kappa, penalty.inner, problem.lam, loss, bias, penalty.p)
     assert -1e-6 * best <= found.objective - best <= found.gap + 1e-6 * best
 
 

@@ -109,6 +109,27 @@ def test_lazy_rounds_are_dense_rounds(name, loss):
     np.testing.assert_allclose(stream.norms, np.square(stream.sums).sum(axis=1), rtol=1e-10)
 
 
+@pytest.mark.parametrize("algorithm", ["da", "fobos"])
+@pytest.mark.parametrize(("name", "p"), [("mtfts", 2.0), ("imtfs", 2.0), ("lp1", 1.5), ("lp1", 3.0), ("lp1", np.inf)])
+def test_rounds_of_any_norm_and_algorithm_are_dense_rounds_in_any_cut(name, p, algorithm):
+    X, codes, values, _, rng = problem(4, n=100)
+    order, rows, kept = np.concatenate([rng.permutation(100), [CLOSE], rng.permutation(100)]), rows_of(X, codes, values), np.arange(9) != 1
+    rounds = Rounds(task_penalty(name, 9, 0.3, p), 0.15, 9.0, "squared", True, kept, algorithm)
+    stream, pieces, opened = TaskStream.empty(9, 4), TaskStream.empty(9, 4), OpenRound.none()
+    run_rounds(stream, rows, order, rounds, opened)
+    row, entry = weights_of(name if name != "lp1" else "amtfs", 0.15, 0.3)
+    masked = X * kept
+    _, W, B, *_ = dense_rounds(masked, values, codes, order, 4, row, entry, 9.0, "squared", True, p, algorithm == "fobos")
+    found = rounds.weights(stream)
+    np.testing.assert_allclose(found.T, W, atol=1e-11)
+    np.testing.assert_allclose(rounds.intercepts(stream), B, atol=1e-11)
+    assert found.any() and (algorithm == "fobos" or not found.all(axis=0)[kept].all())
+    for lo in range(0, len(order), 13):
+        opened = run_rounds(pieces, rows, order[lo : lo + 13], rounds, opened).open
+    np.testing.assert_array_equal(rounds.weights(pieces), found)
+    np.testing.assert_array_equal(pieces.norms, stream.norms)
+
+
 @pytest.mark.parametrize("cut", [1, 7, 100])
 def test_any_cut_of_an_order_gives_the_same_bits(cut):
     X, codes, values, _, rng = problem(2)

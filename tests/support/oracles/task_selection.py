@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 from scipy.optimize import minimize
 
+from tests.support.oracles.lp_norms import row_prox
+
 
 def step_value(W, mean, row, entry, beta):
     """Objective of one step; W is (d, Q)."""
@@ -46,8 +48,10 @@ def kkt_residual(W, mean, row, entry, beta):
     return worst
 
 
-def closed(mean, row, entry, beta):
+def closed(mean, row, entry, beta, p=2.0):
     """The step in closed form, row by row."""
+    if p != 2.0:
+        return -np.stack([row_prox(m, row, p) for m in mean]) / beta
     shrunk = np.sign(mean) * np.maximum(np.abs(mean) - entry, 0.0)
     norms = np.linalg.norm(shrunk, axis=1)
     factors = np.array([max(1 - row / norm, 0.0) if norm > 0 else 0.0 for norm in norms])
@@ -62,8 +66,11 @@ def loss_and_slope(name, y, f):
     return max(1 - y * f, 0.0), -y if y * f < 1 else 0.0
 
 
-def dense_rounds(X, y, codes, order, n_tasks, row, entry, gamma, loss, bias=False):
-    """Every round in dense arithmetic; returns rounds, weights, intercepts, losses in order, and the weights before every round."""
+def dense_rounds(X, y, codes, order, n_tasks, row, entry, gamma, loss, bias=False, p=2.0, fobos=False):
+    """Every round in dense arithmetic, by dual averaging or FOBOS.
+
+    Returns rounds, weights, intercepts, losses in order, and the weights before every round.
+    """
     G, t, rows_of = np.zeros((X.shape[1], n_tasks)), 0, np.zeros(n_tasks)
     steep = {"logistic": 1.0, "squared": 4.0, "hinge": 2.0}[loss]
     W, B, opened, told, path, slopes = np.zeros_like(G), np.zeros(n_tasks), {}, [], [], []
@@ -81,7 +88,9 @@ def dense_rounds(X, y, codes, order, n_tasks, row, entry, gamma, loss, bias=Fals
         path.append(W)
         slopes.append(now)
         t, opened = t + 1, {}
-        W = closed(G / t, row, entry, gamma / np.sqrt(t))
+        beta = gamma / np.sqrt(t)
+        eta = 1 / (gamma * np.sqrt(t))
+        W = -closed(W - eta * now, eta * row, eta * entry, 1.0, p) if fobos else closed(G / t, row, entry, beta, p)
 
     for i in order:
         if opened and (i < 0 or codes[i] in opened):
