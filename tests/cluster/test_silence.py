@@ -127,13 +127,9 @@ def test_one_of_one_hung_is_waited_for_and_named():
         address = next(iter(executor._link.threads()))
         stop(hung)
         told = r"no.workers.*without an answer for 2 s \(silent_worker_timeout\): "
-        began = time.monotonic()
         with pytest.raises(ClusterLost, match=told + address) as caught:
             executor.run(rough(20, 0.05))
-        assert time.monotonic() - began < 2 + 3 + 15
         assert exit_code(caught.value) == Exit.CLUSTER_LOST
-        began = time.monotonic()
-    assert time.monotonic() - began < 10
     assert not hung.is_running()
 
 

