@@ -66,3 +66,16 @@ def test_a_fit_on_a_stream_says_it_in_place_of_a_weaker_penalty(name):
     texts = [str(item.message) for item in caught]
     assert any(re.search(NAMED, text) for text in texts), texts
     assert not any("smaller lam" in text for text in texts)
+
+
+@pytest.mark.parametrize("name", ["tasks", "da"])
+def test_the_longest_row_of_earlier_calls_counts(name):
+    X, y, task = _rows(3.0)
+    X[0], y[0] = 1000.0 * X[0], 0.0  # without a loss, so that nothing is learnt from it
+    model, more = _stream(name, fit_intercept=False), {"tasks": [0, 1, 2]} if name == "tasks" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        with pytest.raises((ConvergenceWarning, ValueError), match=NAMED) as caught:
+            for i in range(len(y)):
+                model.partial_fit(X[i : i + 1], y[i : i + 1], *((task[i : i + 1],) if more else ()), **more)
+    assert float(re.search(NAMED, str(caught.value))[1]) >= X[0] @ X[0]

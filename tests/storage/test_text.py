@@ -5,6 +5,8 @@ import codecs
 import gzip
 import io
 import json
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +121,21 @@ def test_standard_input_in_pieces_of_one_byte(monkeypatch):
         buffer = OneByte(codecs.BOM_UTF8 + b"a\r\nb\r")
 
     monkeypatch.setattr("sys.stdin", Stdin)
-    assert open_text("-", "<stdin>").stream.readall() == b"a\nb\n"
+    with open_text("-", "<stdin>").stream as stream:
+        assert stream.readall() == b"a\nb\n"
+    assert not Stdin.buffer.closed
+
+
+def test_a_pipe_is_read_to_its_end_and_closed(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"a\nb",))
+    writer.start()
+    opened, real = [], text_module.open_file
+    monkeypatch.setattr(text_module, "open_file", lambda path: opened.append(real(path)) or opened[0])
+    with open_text(tmp_path / "pipe", "pipe").stream as stream:
+        assert stream.readall() == b"a\nb"
+    writer.join()
+    assert opened[0].closed
 
 
 def test_a_line_end_within_quotes_of_the_header(tmp_path):

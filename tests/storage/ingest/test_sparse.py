@@ -19,6 +19,7 @@ from gramplane.storage import BlockStore, DataError, SchemaError, urls
 from gramplane.storage.ingest import buckets, ingest
 from gramplane.storage.ingest.buckets import ColumnSummary
 from gramplane.storage.ingest.options import MIN_BUDGET
+from gramplane.storage.ingest.planning import _STORED, _stripes_at_most
 from gramplane.storage.ingest.text import spool, text
 from gramplane.storage.meta import BlockMeta
 from gramplane.storage.remote import RemoteObjects
@@ -503,3 +504,8 @@ def test_tables_of_a_wide_store_wait_on_disk(tmp_path, monkeypatch):
     store = ingest(tmp_path / "a.svm", tmp_path / "S", scale="standard")
     check_store(BlockStore.open(store.url), X, y)
     check_tables(store, X.toarray())
+
+
+def test_one_column_has_one_stripe_with_less_than_a_chunk_of_padding():
+    entries, stripe_bytes = 10_000, 1 << 12
+    assert _stripes_at_most(entries, 1, stripe_bytes) <= _STORED * entries + 2 * stripe_bytes

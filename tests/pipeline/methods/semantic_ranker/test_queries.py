@@ -11,7 +11,7 @@ from gramplane.cluster.workers.affinity import Affinity
 from gramplane.pipeline import SemanticKernelRanker, VisualRank, load_model, run_method
 from gramplane.pipeline.methods.semantic_ranker import method, queries
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
-from gramplane.pipeline.methods.semantic_ranker.queries import batch_groups, ranking_plan, read_queries, task_groups
+from gramplane.pipeline.methods.semantic_ranker.queries import QueryTask, batch_groups, ranking_plan, read_queries, task_groups
 from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
@@ -259,3 +259,8 @@ def test_what_is_no_similarity_is_refused(tmp_path, capsys):
     ingest(kernel(), tmp_path / "k", progress=None)
     with pytest.raises(MemoryBoundExceeded, match=r"visual-rank: .*solver='power'"):
         run_method("visual-rank", {"solver": "exact"}, data=str(tmp_path / "k"), run=str(tmp_path / "r"), driver_memory="100KiB")
+
+
+def test_a_task_plans_the_images_that_it_reads():
+    one = queries.Query("q", np.arange(7), np.ones(7), sp.csr_array((7, 3)), 7)
+    assert QueryTask("memory", "", (0, 2), (one, one), width=5).nbytes == np.zeros((14, 5)).nbytes
