@@ -14,7 +14,7 @@ from .blocks.tables import split_texts
 from .encoding.record import ColumnEncoding, TableColumns
 from .errors import parse_json
 from .meta import ColumnScale, Label
-from .records import from_arrays, to_arrays
+from .records import from_arrays, record_class, to_arrays
 
 SOURCE = "source.json"
 """Name of the object in a store that holds this record."""
@@ -110,7 +110,38 @@ class Source:
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Source:
         """Read the record. Raises SchemaError if it is not one, or has another version."""
-        return from_arrays(cls, {}, parse_json(text, where))
+        value = parse_json(text, where)
+        return from_arrays(GenotypeSource if record_class(value) == GenotypeSource.record_name else cls, {}, value)
+
+
+FACTS = ("chromosome", "position", "counted allele", "other allele", "frequency")
+"""What is known of a variant: the last is the frequency of the counted allele in the training data."""
+
+
+@dataclass(frozen=True)
+class GenotypeSource(Source):
+    """How genotypes were read. Columns are found by the ids of variants, and count the same alleles.
+
+    ``fact_letters``, ``fact_lengths``: the `FACTS` of each variant, with tabs between them, as concatenated UTF-8 and lengths in bytes.
+    """
+
+    record_name: ClassVar[str] = "GenotypeSource"
+    fact_letters: npt.NDArray[np.uint8] | None = None
+    fact_lengths: npt.NDArray[np.int64] | None = None
+
+    @property
+    def facts(self) -> list[str]:
+        """The facts of each variant, as one text."""
+        return [] if self.fact_letters is None or self.fact_lengths is None else split_texts(self.fact_letters, self.fact_lengths)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes that names, facts and factors take."""
+        return super().nbytes + sum(array.nbytes for array in (self.fact_letters, self.fact_lengths) if array is not None)
+
+    def bare(self) -> Source:
+        """Return the record without its arrays."""
+        return replace(super().bare(), fact_letters=None, fact_lengths=None)  # pyright: ignore[reportCallIssue]
 
 
 def table_of(source: Source, names: Callable[[], list[str] | None]) -> TableColumns | None:

@@ -53,7 +53,7 @@ def meets(score: float | None, bound: str) -> bool:
 
 
 Bound = Annotated[str, BeforeValidator(_check_bound)] | None
-Form = Literal["auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta", "strings"]
+Form = Literal["auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "fasta", "strings"]
 
 
 class Closed(BaseModel):
@@ -90,6 +90,9 @@ class IngestArgs(Closed):
     categorical: list[str] | None = Field(None, description="columns of a table whose values are names; texts always are")
     drop: list[str] | None = Field(None, description="columns of a table to leave out")
     columns: list[str] | None = Field(None, description="the only columns of a table that are features; default: all that are left")
+    join: list[File] | None = Field(None, description="tables about the people of a .bed file, joined by FID and IID: targets, covariates")
+    keep: File | None = Field(None, description="list of the only people of a .bed file to read: FID and IID")
+    extract: File | None = Field(None, description="list of the only variants of a .bed file to read")
     groups: File | None = Field(None, description="file with one group label per feature")
     names: File | None = Field(None, description="file with one name per feature")
     layout: Literal["columns", "both"] = Field("columns", description="column stripes, or row blocks as well")

@@ -96,6 +96,9 @@ def source_mark(path: str) -> str:
     place = Path(require_path(path, "source"))
     if place.is_dir():
         return " ".join(f"{file.name} {source_mark(str(file))}" for file in sorted(place.iterdir()) if file.is_file())
+    beside = [place.with_suffix(ending) for ending in (".bim", ".fam")] if place.suffix == ".bed" else []
+    if beside:
+        return " ".join(source_mark(str(file)) for file in beside) + f" {place.stat().st_size}-{place.stat().st_mtime_ns}"
     stat = place.stat()
     return f"{stat.st_size}-{stat.st_mtime_ns}"
 
@@ -115,14 +118,19 @@ def _named_files(context: StepContext, step: Step, *keys: str) -> list[str]:
     return [context.read.path(getattr(step.args, key)) for key in keys if getattr(step.args, key) is not None]
 
 
+_FILES = ("like", "groups", "names", "keep", "extract")  # arguments of an ingest that name one place
+
+
 def _ingest_inputs(context: StepContext, step: IngestStep) -> dict[str, str]:
     source = source_of(context.read, step)
-    return {source: source_mark(source), **_digest_paths(*_named_files(context, step, "like", "groups", "names"))}
+    joined = map(context.read.path, step.args.join or ())
+    return {source: source_mark(source), **_digest_paths(*_named_files(context, step, *_FILES), *joined)}
 
 
 def _ingest(context: StepContext, step: IngestStep, dry_run: bool = False) -> StepResult:
     read, store = context.read, context.store(step)
-    moved = {key: read.path(value) for key in ("like", "groups", "names") if (value := getattr(step.args, key)) is not None}
+    moved: dict[str, Any] = {key: read.path(value) for key in _FILES if (value := getattr(step.args, key)) is not None}
+    moved["join"] = None if step.args.join is None else [read.path(file) for file in step.args.join]
     args = step.args.model_copy(update={"source": source_of(read, step), **moved})
     if dry_run:
         return StepResult(plan_source(args, store), {})

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...storage import BlockStore
+from ...storage.source import FACTS
 from .kernel import kernel_names
 from .model import Tables
 
@@ -22,6 +24,23 @@ def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, fl
 def name_features(features: Iterable[int], names: Sequence[str] | None) -> list[str]:
     """Return the names of features by index; ``x3`` if there are no names."""
     return [f"x{j}" if names is None else str(names[j]) for j in features]
+
+
+def with_facts(tables: Tables, data: object) -> Tables:
+    """Return the tables of a model. If the data are genotypes, each selected variant has what is known of it."""
+    if "selected" not in tables or not isinstance(data, BlockStore) or (facts := data.column_facts()) is None:
+        return tables
+    selected = {row.get("feature") for row in tables["selected"]}
+    known = {name: own for name, own in zip(data.feature_names() or (), facts, strict=True) if name in selected}
+    return {**tables, "selected": [_with_facts(row, known.get(str(row.get("feature")))) for row in tables["selected"]]}
+
+
+def _with_facts(row: dict[str, Any], facts: str | None) -> dict[str, Any]:
+    if facts is None:  # of a product of two variants, say
+        return row
+    chromosome, position, counted, other, frequency = facts.split("\t")
+    known = chromosome, int(position), counted, other, None if frequency == "nan" else float(frequency)
+    return {"feature": row["feature"], **dict(zip(FACTS, known, strict=True)), **row}
 
 
 N_FOLLOWED = 20  # kernels whose weights a report follows along the iterations

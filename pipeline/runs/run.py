@@ -31,6 +31,7 @@ from ..core.resources import Emit, RunContext, Tally, ignore, once, warn_once
 from ..core.result import Outcome
 from ..core.search import hand_over
 from ..inputs.scaling import as_scaled
+from ..models.tables import with_facts
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
 from ..records.data_set import source_names
@@ -393,7 +394,7 @@ def _run(
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
     folder.write_source(store.whole_source())
-    folder.write_json("tables", tables)
+    folder.write_json("tables", with_facts(tables, store))
     figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
     for message in doubts:
         emit({"event": "warning", "message": message})

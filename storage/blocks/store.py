@@ -388,10 +388,17 @@ class BlockStore(BlockSource):
 
     def feature_names(self) -> list[str] | None:
         """Return the names of the columns, or None if they were not stored."""
-        if "names/offsets" not in self._arrays:
+        return self._column_texts("names")
+
+    def column_facts(self) -> list[str] | None:
+        """Return what is known of each column, with tabs between the `FACTS`; None for data that are no genotypes."""
+        return self._column_texts("facts")
+
+    def _column_texts(self, group: str) -> list[str] | None:
+        if f"{group}/offsets" not in self._arrays:
             return None
-        ends = self._table("names/offsets", self.meta.n_cols + 1)
-        return split_texts(self._table("names/bytes"), np.diff(ends))
+        ends = self._table(f"{group}/offsets", self.meta.n_cols + 1)
+        return split_texts(self._table(f"{group}/bytes"), np.diff(ends))
 
     def sequences(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.object_] | None:
         """Return the texts of rows ``lo:hi`` as an object array of str, or None if this is not a store of sequences. Only the bytes of
@@ -436,12 +443,15 @@ class BlockStore(BlockSource):
         letters, lengths = (None, None) if names is None else join_texts(names)
         about: dict[str, Any] = {"labels": self.meta.labels, "has_target": self.has_table("y"), "place": self.url}
         about |= {"digest": self.digest.partition(":")[0]}
-        arrays = {
+        arrays: dict[str, Any] = {
             "scale": ColumnScale() if self.shown is not None else replace(self.scale, row_factor=None),
             "groups": self.groups(),
             "letters": letters,
             "lengths": lengths,
         }
+        facts = self.column_facts()
+        if facts is not None:
+            arrays["fact_letters"], arrays["fact_lengths"] = join_texts(facts)
         return replace(self.source, n_features=self.n_cols, is_whole=True, **about, **arrays)
 
     @cached_property

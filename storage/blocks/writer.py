@@ -26,7 +26,8 @@ from .store import INDEX_NAME, BlockStore, forget_shared
 from .tables import join_texts
 
 Layout = StripeLayout | DenseLayout
-_RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scale", "zarr.json", SOURCE, MANIFEST, JOURNAL, POINTER}
+_TABLES = {"columns", "rows", "names", "facts", "sequences", "ids", "groups", "row_scale"}
+_RESERVED = _TABLES | {"zarr.json", SOURCE, MANIFEST, JOURNAL, POINTER}
 
 
 class BlockWriter:
@@ -238,13 +239,14 @@ class BlockWriter:
             raise SchemaError(f"table {name!r} of {of} has the shape {table.shape}; its first length must be {length}")
         return self._write_array(prefix + name, table)
 
-    def write_names(self, names: Sequence[str]) -> Record:
+    def write_names(self, names: Sequence[str], group: str = "names") -> Record:
+        """Write one text per column: its name, or its facts (``group="facts"``)."""
         if len(names) != self.meta.n_cols:
-            raise SchemaError(f"names has {len(names)} entries; the data have {self.meta.n_cols} columns")
+            raise SchemaError(f"{group} has {len(names)} entries; the data have {self.meta.n_cols} columns")
         letters, lengths = join_texts(names)
         ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        group = self._object("names/zarr.json", group_json())
-        return group | self._write_array("names/bytes", letters) | self._write_array("names/offsets", ends)
+        written = self._object(f"{group}/zarr.json", group_json())
+        return written | self._write_array(f"{group}/bytes", letters) | self._write_array(f"{group}/offsets", ends)
 
     def write_sequences(self, letters: Pieces, ends: Pieces) -> Record:
         """Write one text per row, given as the concatenated UTF-8 bytes and the end of each text; the ends begin with 0."""

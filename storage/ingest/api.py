@@ -74,6 +74,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     categorical: Iterable[str] | None = None,
     drop: Iterable[str] | None = None,
     columns: Iterable[str] | None = None,
+    join: Iterable[str] | None = None,
+    keep: str | None = None,
+    extract: str | None = None,
     layout: str = "columns",
     missing: str = "refuse",
     missing_words: Iterable[str] | None = None,
@@ -97,16 +100,17 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     ----------
     source : path, URL, "-", array, frame, or (X, y)
         SVMlight text, CSV or TSV (plain, .gz, .bz2, .xz, .zst, or standard input); Parquet (also a folder of files), Feather and Arrow;
-        .npz, .npy or .mat files. Files may be in an object store or on a web server, from where they are copied to scratch. Sequences for
-        string kernels in FASTA (label: the word ``label=VALUE`` of the header) or one per line (``LABEL<tab>STRING``, or the string alone).
+        .npz, .npy or .mat files. Files may be in an object store or on a web server, from where they are copied to scratch. Genotypes in a
+        local .bed file of PLINK with .bim and .fam beside it (docs/guides/genotypes.md). Sequences for string kernels in FASTA (label: the
+        word ``label=VALUE`` of the header) or one per line (``LABEL<tab>STRING``, or the string alone).
         An ndarray, SciPy sparse matrix or list of texts; a data frame of pandas, polars, Arrow or Dask (one partition at a time); a stream
         of record batches (``__arrow_c_stream__``); xarray data; or a ``dask.array`` (one row block at a time). Or a pair of features and
         target. How the columns of a table are treated: docs/tables.md.
     store_url : path or URL
         The store; see `BlockStore`.
     format : str
-        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta" or "strings"; "auto" uses the file extension, and
-        SVMlight for names without an extension.
+        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "fasta" or "strings"; "auto" uses the file extension,
+        and SVMlight for names without an extension.
     encoding : str, optional
         Encoding of text without a byte order mark, such as "latin-1" [default: as in ``like``, else UTF-8].
     n_features : int, optional
@@ -147,6 +151,11 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     categorical, drop, columns : list of str, optional
         For tables: columns whose values are names although they look like numbers; columns to leave out; the only columns to use as
         features.
+    join : list of paths, optional
+        For genotypes: tables about the people, joined by their columns FID and IID. Target, tasks, weights and covariates are named columns
+        of these tables; -9 is missing.
+    keep, extract : path, optional
+        For genotypes: files that list the only people (FID and IID) or the only variants to read, one in a line.
     groups : array or path, optional
         One label per feature, integers or texts; a file has one per line. Consecutive features with equal labels are never divided between
         stripes.
@@ -159,7 +168,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         or "median" replaces them by the mean or median of the column. "indicator" replaces them by the mean and adds features that mark
         missing values. "keep", for rules only, stores NaN: ``BlockMeta.n_missing`` counts them, the column table "missing" counts them by
         column, and nominal columns become level numbers (``n_coded``). Infinity is always rejected; sparse input and scaling are rejected
-        with "keep".
+        with "keep". A missing genotype is never rejected: it becomes the mean 2p of its column, or NaN with "keep".
     missing_words : list of str, optional
         Texts that mean a missing value in any column. Among numbers, NA, NaN, NULL, None, ? and . (any case) always do.
     decimal : str, optional
@@ -226,6 +235,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
     words = None if missing_words is None else tuple(missing_words)
+    chosen |= {"join": () if join is None else join, "keep": keep, "extract": extract}
     chosen |= {"missing_words": words, "decimal": decimal, "drop_missing_targets": bool(drop_missing_targets)}
     known = scale if isinstance(scale, ColumnScale) else None
     kind = scale if known is None else known.kind
@@ -282,6 +292,7 @@ def _write_store(
     (url, progress, overwrite, threads), hint = place, source.hint()
     with Scratch(folder, {**comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
         reading = source.read(space, options, target, threads, progress)
+        extras.scale, extras.facts = extras.scale or source.factors(), source.column_facts()
         reading, extras.encoding = encode_rows(reading, source, options, space, progress)
         if extras.encoding is not None and not extras.are_named:
             extras.names = extras.encoding.feature_names

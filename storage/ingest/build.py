@@ -17,7 +17,7 @@ from ..encoding.record import TableColumns
 from ..errors import DataError, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale, inverse_root
-from ..source import Source
+from ..source import GenotypeSource, Source
 from .buckets import Column, ColumnSummary, Ints, Records, as_words, fill_buckets, plan_buckets, sort_bucket
 from .options import COVARIATE, Options, Progress
 from .reading import Reading
@@ -41,7 +41,7 @@ class Extras:
     * ``groups``: a group label per feature.
     * ``scale``: column factors of another store; None if they are computed from these data.
     * ``info``: the content of ``BlockMeta.info``.
-    * ``encoding``: the encoding of a table.
+    * ``encoding``: the encoding of a table; ``facts``: of genotypes, what is known of each variant.
     """
 
     names: list[str] | None
@@ -50,6 +50,7 @@ class Extras:
     info: dict[str, Any]
     are_named: bool = False
     encoding: TableColumns | None = None
+    facts: list[str] | None = None
 
 
 @dataclass
@@ -327,6 +328,8 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
         writer.write_table("covariates", _covariate_table(job))
     if job.extras.names is not None:
         writer.write_names(job.extras.names)
+    if job.extras.facts is not None:
+        writer.write_names(job.extras.facts, "facts")
     writer.write_source(source_record(job, writer.meta))
     if job.extras.groups is not None:
         writer.write_groups(job.extras.groups)
@@ -343,7 +346,8 @@ def source_record(job: Job, meta: BlockMeta) -> Source:
     first = _first_index(job) if meta.kind == "sparse" and kind != "sequences" else 0
     tasks = meta.task_names is not None if job.spool.has("task") else None
     learnt = {"are_named": job.extras.are_named, "named_tasks": tasks, "encoding": job.extras.encoding}
-    return Source(job.extras.info["source"]["format"], kind, meta.n_cols, first, job.options.learnt(), **learnt)
+    record = Source if job.extras.facts is None else GenotypeSource
+    return record(job.extras.info["source"]["format"], kind, meta.n_cols, first, job.options.learnt(), **learnt)
 
 
 def _write_ids(job: Job, writer: BlockWriter) -> None:

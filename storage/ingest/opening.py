@@ -11,12 +11,14 @@ from typing import Any
 from ..encoding.record import FILLS
 from ..errors import SchemaError, UserData
 from ..meta import ColumnScale
+from ..source import GenotypeSource
 from ..source import Source as Followed
 from .build import Extras
 from .options import FORMATS, ROW_OPTIONS, Options, read_groups, read_names
 from .reading import Source
 from .tables.arrays import FileSource, object_source
 from .tables.csv_text import CsvSource
+from .tables.genotypes import BedSource
 from .tables.groups import FeatherSource
 from .tables.parquet import ParquetFolder, ParquetSource
 from .tables.tabular import Table
@@ -46,6 +48,7 @@ ENDINGS = {
     "npz": (".npz",),
     "npy": (".npy",),
     "mat": (".mat",),
+    "bed": (".bed",),
     "fasta": (".fasta", ".fa", ".fna", ".faa"),
 }
 """Formats by file extension; the extension of a compression may follow. A file name without an extension counts as SVMlight text."""
@@ -67,6 +70,13 @@ def open_input(source: UserData, options: Options) -> Source:
     if options.reads_missing and opened.sparse and not isinstance(opened, Table):
         rule = "only dense input (tables, dense arrays) has missing values"
         raise SchemaError(f"missing is {options.missing!r} (--missing {options.missing}), but {opened.name} is sparse; {rule}")
+    if isinstance(opened, BedSource) != isinstance(options.guide, GenotypeSource) and options.guide is not None:
+        words = ("genotypes", "no genotypes")
+        there, here = words if isinstance(options.guide, GenotypeSource) else words[::-1]
+        raise SchemaError(f"{options.guide.place} holds {there}; {opened.name} holds {here}")
+    for name in ("join", "keep", "extract"):
+        if getattr(options, name) and not isinstance(opened, BedSource):
+            raise SchemaError(f"{name} is for genotypes (.bed); {opened.name} is {opened.format}")
     if not isinstance(opened, Table):
         _check_filling(opened, options)
         for name in ("categorical", "drop", "columns"):
@@ -114,6 +124,8 @@ def _open_file(source: str | Path, kind: str, options: Options) -> Source:
         return SequenceSource(source, kind, options)
     if kind in ("npz", "npy", "mat"):
         return FileSource(Path(source), kind, options)
+    if kind == "bed":
+        return BedSource(Path(source), options)
     if kind in ("csv", "tsv"):
         return CsvSource(source, options, "\t" if kind == "tsv" else None)
     if kind in ("parquet", "feather"):
@@ -169,7 +181,7 @@ def follow_guide(guide: Followed | None, asked: Mapping[str, Any]) -> dict[str, 
     if guide is None:
         return {**asked, **{name: value for name, value in _DEFAULTS.items() if asked[name] is None}}
     like, made = guide.place, guide.options
-    for name in ("categorical", "drop", "columns"):
+    for name in ("categorical", "drop", "columns", "extract"):
         if asked[name]:
             raise SchemaError(f"{name} is given, but {like} defines the columns; leave {name} out")
     known: dict[str, Any] = {name: made.get(name, default) for name, default in _KNOWN.items()}
@@ -202,6 +214,8 @@ def collect_extras(source: Source, guide: Followed | None, options: Options, nam
     Raises SchemaError if names, scaling or content do not match those of the ``like`` store.
     """
     own_names = read_names(names)
+    if own_names is not None and isinstance(source, BedSource):
+        raise SchemaError(f"names is given, but the columns of {source.name} are named by their variants; leave names out")
     feature_names = own_names or source.names
     labels = read_groups(groups)
     info: dict[str, Any] = {"source": {"name": os.path.basename(source.name) or source.name, "format": source.format}}

@@ -27,7 +27,7 @@ def no_progress(done: int, total: int, phase: str) -> None:
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-FORMATS = ("auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta", "strings", "array")
+FORMATS = ("auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "max-abs", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
@@ -88,6 +88,9 @@ class Options:
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
+    join: tuple[str, ...] = ()
+    keep: str | None = None
+    extract: str | None = None
     budget: int = 256 << 20
     guide: Source | None = field(default=None, compare=False)
 
@@ -105,7 +108,7 @@ class Options:
         object.__setattr__(self, "budget", check_integer("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "encoding", check_encoding(self.encoding))
         object.__setattr__(self, "labels", check_declared(self.labels))
-        for name in ("categorical", "drop", "columns", "missing_words"):
+        for name in ("categorical", "drop", "columns", "missing_words", "join"):
             chosen = getattr(self, name)
             if chosen is not None or name != "columns":
                 object.__setattr__(self, name, _check_columns(name, chosen or ()))
@@ -174,6 +177,8 @@ class Options:
         for name in ROW_OPTIONS.values():
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = "array"
+        for name in ("join", "keep", "extract"):  # of these, too, the digest of the source covers what was taken from them
+            del values[name]
         values["covariates"] = "array" if isinstance(self.covariates, dict) else self.covariates
         values["task"] = "classification" if self.task == "auto" else self.task
         return {**values, "labels": None if self.labels is None else list(self.labels)}
@@ -227,7 +232,7 @@ def _check_columns(name: str, columns: Iterable[str] | str) -> tuple[str, ...]:
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     for k, column in enumerate(names):
         if not isinstance(column, str):
-            what = "a text" if name == "missing_words" else "the name of a column"
+            what = {"missing_words": "a text", "join": "a path"}.get(name, "the name of a column")
             raise SchemaError(f"{name}[{k}] is {column!r}; it must be {what}")
         if column in names[:k]:
             raise SchemaError(f"{name} names {column!r} twice")

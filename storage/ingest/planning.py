@@ -19,6 +19,7 @@ from .tables.arrays import COLUMN_BYTES, ArraySource, DaskSource, FileSource
 from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
 from .tables.csv_text import NAME_BYTES, CsvSource
 from .tables.frames import DaskFrame, DataSet, Stream, WholeFrame
+from .tables.genotypes import PANEL_SHARE, BedSource
 from .tables.groups import GROUP_SHARE, FeatherSource
 from .tables.parquet import FOOTER_BYTES, ParquetFolder, ParquetSource
 from .tables.tabular import Table
@@ -28,6 +29,7 @@ from .turning import PIECE_SHARE, TURNED_ROW_BYTES
 
 _ROW_COPIES = 4  # of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block
 _ENTRY_BYTES = 48  # bytes that an entry of a sparse piece takes from the file to its block
+_PANEL_COPIES = 4  # of a panel of genotypes: itself, and the masks by which they are counted
 _FILLED_BYTES = 24  # bytes per row of a column whose mean or median is found
 _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)
 
@@ -293,6 +295,15 @@ def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = Fals
 def _(source: DaskSource, options: Options) -> Sizes:
     nbytes = _ROW_COPIES * source.held_bytes
     return Sizes(None, source.n_cols, None, None, None, [holding_row("row of blocks, checked and turned", nbytes)])
+
+
+@sizes_of.register
+def _(source: BedSource, options: Options) -> Sizes:
+    n, d, budget = source.n_rows, source.n_cols, options.budget
+    texts = holding_row("what .bim and .fam say", source.text_bytes)
+    panel = holding_row("panel of variants, decoded and counted", _PANEL_COPIES * (budget // PANEL_SHARE))
+    holds = [*_blocks_held(4 * n * d, options), texts, panel, _rows_at_hand(16, d, options)]
+    return Sizes(n, d, n * d, Path(source.name).stat().st_size, 5 * n * d, holds)
 
 
 @sizes_of.register

@@ -13,6 +13,7 @@ from ..encoding.chunks import is_inexact
 from ..encoding.record import BEYOND, FILLS, REFUSAL
 from ..encoding.table import TableReader
 from ..errors import DataError, Matrix, SchemaError
+from ..meta import ColumnScale
 from .labels import Target
 from .options import Options, Progress
 from .scratch import Scratch
@@ -116,6 +117,14 @@ class Source(ABC):
     @abstractmethod
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything. Raises DataError for the first error, with file, line and column (or row and column)."""
+
+    def column_facts(self) -> list[str] | None:
+        """Return what the source says about each column beside its name, after it was read (see `GenotypeSource`)."""
+        return None
+
+    def factors(self) -> ColumnScale | None:
+        """Return the column factors that the source determines itself, after it was read; None if they follow from the stored values."""
+        return None
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Close the source without reading it."""

@@ -33,7 +33,7 @@ from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
 from ..places import parse_place
 from ..records import dump_json, from_arrays, pack, to_arrays, unpack
-from ..source import MAX_KEPT_BYTES, Source
+from ..source import MAX_KEPT_BYTES, GenotypeSource, Source
 from ..urls import check_name
 from . import models
 from .files import (
@@ -354,7 +354,7 @@ class RunStore:
 
     def read_source(self) -> Source:
         """Return how the training data were read."""
-        return models.read_model(self.path / "source", Source)
+        return models.read_model(self.path / "source", (Source, GenotypeSource))
 
     def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:
         """Read the model of the run (see `gramplane.storage.runs.models.read_model`)."""

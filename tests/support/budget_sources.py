@@ -142,10 +142,17 @@ def _save_tall_svmlight(path: Path, scale: int) -> None:
             file.write(part)
 
 
+def _save_bed(path: Path, scale: int) -> None:
+    codes = np.random.default_rng(0).integers(0, 256, (200 * scale, 500), np.uint8)
+    path.write_bytes(b"\x6c\x1b\x01" + codes.tobytes())
+    path.with_suffix(".bim").write_text("".join(f"1 rs{j} 0 {j} A G\n" for j in range(len(codes))))
+    path.with_suffix(".fam").write_text("".join(f"F I{k} 0 0 1 {1 + k % 2}\n" for k in range(2000)))
+
+
 MIXED = {"target": "y", "missing": "median", "id_column": "k"}
 TABLES = {"target": "y", "id_column": "k", "weight_column": "w", "task_column": "t", "covariates": ["z"]}
 OPTIONS = dict.fromkeys(("csv of names", "parquet of names", "feather of one batch"), MIXED)
-OPTIONS |= {"parquet of row tables, tall": TABLES, "svmlight, packed, tall": {}}
+OPTIONS |= {"parquet of row tables, tall": TABLES, "svmlight, packed, tall": {}, "bed": {}}
 """Name -> options of the ingest; default: the target is y."""
 
 SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
@@ -167,6 +174,7 @@ SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
     "csv of names": ("csv", _save_mixed, 60),
     "parquet of names": ("parquet", _save_mixed, 60),
     "feather of one batch": ("feather", _save_mixed, 60),
+    "bed": ("bed", _save_bed, 100),
     "csv of many levels": ("csv", _save_shops, 40),
     "parquet, tall": ("parquet", _save_tall_group, 2000),
     "feather, tall": ("feather", _save_tall_batch, 2000),

@@ -15,7 +15,7 @@ from .actions import ingest_source, plan_source, require_path, require_run, stor
 from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
 from .options import ColumnNames, Frame, Url, command, dry_run_option
 
-_FORMATS = "svmlight, csv, tsv, parquet, feather, npz, npy, mat, fasta, strings; auto: by name."
+_FORMATS = "svmlight, csv, tsv, parquet, feather, npz, npy, mat, bed, fasta, strings; auto: by name."
 _LIKE = "Take features, labels, scaling, the columns' roles and what became of their values from this store: for test data."
 _MISSING = "refuse; mean, median: fill in; indicator: mean, and features that say what is missing; keep, for rule-ensemble."
 _CATEGORICAL = "Columns of a table whose values are names, although they look like numbers."
@@ -43,6 +43,9 @@ _CATEGORICAL = "Columns of a table whose values are names, although they look li
 @click.option("--categorical", type=ColumnNames(), metavar="COLS", help=_CATEGORICAL)
 @click.option("--drop", type=ColumnNames(), metavar="COLS", help="Columns of a table to leave out.")
 @click.option("--columns", type=ColumnNames(), metavar="COLS", help="The only columns of a table that are features.")
+@click.option("--join", type=ColumnNames(), metavar="FILES", help="Tables with FID and IID for a .bed file: targets, covariates.")
+@click.option("--keep", type=Url("file"), metavar="FILE", help="The only people of a .bed file: lines of FID and IID.")
+@click.option("--extract", type=Url("file"), metavar="FILE", help="The only variants of a .bed file, one a line.")
 @click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
 @click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
 @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
