@@ -9,6 +9,7 @@ from typing import Any
 TUTORIALS = [
     "rules_for_a_doctor",
     "genes",
+    "genotypes",
     "text",
     "images_by_views",
     "many_patients_tasks",
