@@ -86,7 +86,12 @@ def assign_labels(points: Points, f: FloatArray) -> FloatArray:
 
 
 def three_way(f: FloatArray, eps: float) -> IntArray:
-    """Return -1, 0 or +1: 0 where |f| < (1 + eps) / 2."""
+    """Return -1, 0 or +1 for values ``(n,)``: 0 where |f| < (1 + eps) / 2.
+
+    For values ``(n, K)`` of K classes, one against the rest, return the class with the largest value, or -1 where every |f| is below.
+    """
+    if f.ndim == 2:
+        return np.where(np.all(np.abs(f) < crossing_point(eps), axis=1), -1, f.argmax(axis=1))
     return np.where(np.abs(f) < crossing_point(eps), 0, np.where(f > 0, 1, -1)).astype(np.int64)
 
 

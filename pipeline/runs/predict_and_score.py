@@ -243,13 +243,16 @@ def _check_proba(estimator: Estimator) -> None:
 
 def _three_way(estimator: Any, values: np.ndarray) -> np.ndarray:
     """Return predicted labels, including rows of neither class; as texts if labels are of several types."""
-    labels = estimator.three_way_labels_[np.where(_is_neither(estimator, values), 1, 2 * (values[:, 0] > 0))]
+    labels = estimator.three_way_labels_
+    # The label of rows of no class lies between two classes, and after several.
+    labels = (labels[[0, 2, 1]] if values.shape[1] == 1 else labels)[_three_way_codes(estimator, values)]
     return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
-def _is_neither(estimator: Estimator, values: np.ndarray) -> np.ndarray:
-    """Return a mask ``(n,)`` of the rows that a tri-class model assigns to neither class."""
-    return np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"])
+def _three_way_codes(estimator: Estimator, values: np.ndarray) -> np.ndarray:
+    """Return the class that a tri-class model assigns to each row, ``(n,)``; -1 for none."""
+    is_neither = np.all(np.abs(values) < crossing_point(estimator.model_.figures["eps"]), axis=1)
+    return np.where(is_neither, -1, predicted_codes(values.T))
 
 
 def score_store(
@@ -311,12 +314,11 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates
     truth, (rows, which) = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
-        # Rows of neither class, and the accuracy over all three labels; the other figures are of rows of two classes.
-        predicted = np.where(_is_neither(estimator, values), -1, values[:, 0] > 0)
-        three_way = float(np.mean((predicted == truth)[rows]))
+        # Rows of no class, and the accuracy with them; the other figures are of rows of the classes.
+        three_way = float(np.mean((_three_way_codes(estimator, values) == truth)[rows]))
         neither, rows = {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": three_way}, rows & (truth >= 0)
         if not rows.any():
-            raise DataError("no row has a label of the two classes, so there is nothing to score", data.url)
+            raise DataError("no row has a label of the classes, so there is nothing to score", data.url)
     calibration = known_of(estimator, _folder_of(run))
     chances = None if calibration is None else class_probabilities(calibration, values[rows])
     table = {**which, "rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}

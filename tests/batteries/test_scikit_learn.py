@@ -58,7 +58,7 @@ CASES = [
     pytest.param(api.HierarchicalKernelRegressor(), SEVEN_DIGITS, 56, marks=SLOW),
     pytest.param(api.RuleEnsembleClassifier(n_thresholds=2, max_visits=500, max_rounds=2), SEVEN_DIGITS, 66, marks=SLOW),
     pytest.param(api.RuleEnsembleRegressor(n_thresholds=2, max_visits=500, max_rounds=2), {}, 57, marks=SLOW),
-    (api.TriClassSVC(gamma=0.1, inner_tol=1e-9, irrelevant_label=None, scale=None), {}, 64),
+    (api.TriClassSVC(gamma=0.1, inner_tol=1e-9, irrelevant_label=None, scale=None), {}, 63),
     (api.KTASelectionPath(dp=0.2, n_machines=1), SEVEN_DIGITS, 56),
     pytest.param(api.KTASelectionPathRegressor(dp=0.2, n_machines=1), SEVEN_DIGITS, 51, marks=SLOW),
     (api.SemanticKernelRanker(), SECOND, 38),

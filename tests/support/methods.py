@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -72,10 +73,10 @@ UNLABELLED = {"unlabelled": str(Path(_BESIDE.name) / "unlabelled.zarr")}
 """A second store, written when the first case that has it is."""
 
 
-def _tri_class(path: Path, n: int = 40) -> BlockStore:
-    """Two classes and rows of neither; unlabelled rows of all three beside."""
+def _tri_class(path: Path, n: int = 40, kinds: Sequence[int] = (-1, 1, -1, 1, 0)) -> BlockStore:
+    """Two classes or more and rows of none; unlabelled rows beside."""
     rng = np.random.default_rng(3)
-    labels, hidden = np.resize([-1, 1, -1, 1, 0], n), rng.integers(-1, 2, 60)
+    labels, hidden = np.resize(kinds, n), rng.integers(-1, 2, 60)
     X, U = (rng.normal(size=(len(y), 6)) + 0.9 * y[:, None] for y in (labels, hidden))
     store = ingest((X, labels), path)
     if not Path(UNLABELLED["unlabelled"]).exists():
@@ -293,6 +294,9 @@ CASES: dict[str, Case] = {
     "rule-ensemble-numbers": Case("rule-ensemble", RULES, _real, OTHER_RULES, {"test_share": 0.25}),
     "rule-ensemble-task-numbers": Case("rule-ensemble", {**RULES, "loss": "epsilon_insensitive"}, _task_numbers, OTHER_RULES),
     "tri-class-svm-held-out": Case("tri-class-svm", {**TRI, "validation": 2}, _tri_class, OTHER_TRI, {**UNLABELLED, "test_share": 0.3}),
+    "tri-class-svm-classes": Case(
+        "tri-class-svm", TRI, partial(_tri_class, kinds=(-1, 1, 2, 0)), OTHER_TRI, {**UNLABELLED, "test_share": 0.25}
+    ),
     "tri-class-svm-cccp-balance": Case(
         "tri-class-svm",
         {**TRI, "algorithm": "cccp", "balance": "labels", "kernel": "linear", "grams": "recompute"},

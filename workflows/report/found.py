@@ -16,7 +16,7 @@ _HEADINGS: Mapping[str, Mapping[str, str]] = {
     "rules": {"rule": "rule", "vote": "predicts", "support": "rows", "weight": "weight"},
     "kernels": {"kernel": "kernel", "depth": "depth", "weight": "weight", "alignment": "alignment"},
     "queries": {"query": "query", "images": "images", "untagged": "untagged", "average_precision": "average precision"},
-    "starts": {"start": "start", "objective": "objective", "minus": "minus", "zero": "zero", "plus": "plus"},
+    "starts": {"class": "class", "start": "start", "objective": "objective", "minus": "minus", "zero": "zero", "plus": "plus"},
     "spectrum": {"index": "direction", "eigenvalue": "eigenvalue", "share": "share"},
 }
 """For tables with many columns: the columns that are shown, with their headings."""

@@ -48,7 +48,7 @@ class TriClassConfig(MethodConfig):
     )
     irrelevant_label: bool | int | float | str | None = Field(
         "auto",
-        description="label of rows of neither class",
+        description="label of rows of no class",
     )
     D: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
         None,

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import ClassifierTags, Tags, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.grams.spec import KernelSpec
@@ -42,6 +42,9 @@ class TriClassSVC(KernelEstimator, Classifier):
     The two classes are coded -1 and +1; rows of neither class are coded 0. J is not convex: a sequence of convex problems decreases J, from
     several starts, and the best result is kept. A warning reports unlabelled rows that do not help (``validation``).
 
+    For K > 2 classes there is one J per class: this class is coded +1, the other classes -1. All of them share the Gram matrix and the
+    unlabelled rows, and each keeps its best start. The class with the largest f is predicted.
+
     Parameters
     ----------
     C : float > 0, default=1.0
@@ -74,9 +77,10 @@ class TriClassSVC(KernelEstimator, Classifier):
         smallest objective. The model with the smallest objective is not always the most accurate: with many unlabelled rows and a large
         ``C_unlabelled``, nearly all unlabelled rows may become irrelevant. ``validation`` detects this.
     balance : {"labels"} or float or None, default=None
-        Required mean decision value of the unlabelled rows: a number, or ``"labels"`` for the mean of the labels (-1, +1).
+        Required mean decision value of the unlabelled rows: a number, or ``"labels"`` for the mean of the labels (-1, +1). For more than
+        two classes, this holds for the decision values of every class.
     all_relevant : bool, default=False
-        Assume that every unlabelled row belongs to one of the two classes (a semi-supervised SVM, S3VM).
+        Assume that every unlabelled row belongs to one of the classes (a semi-supervised SVM, S3VM).
     n_random : int >= 1, default=1
         Number of random starts.
     validation : {"auto"} or int >= 0, default='auto'
@@ -86,8 +90,9 @@ class TriClassSVC(KernelEstimator, Classifier):
         rows are set aside for a test, each class has at least 3 rows, and there are at most 5,000 rows in all; otherwise 0. These folds run
         only the best start, which takes about as much work as the fit.
     irrelevant_label : bool or int or float or str or None, default='auto'
-        Label of rows of neither class; there must be two other labels, of any type. ``"auto"``: 0, unless there are only two labels in all.
-        Labels -1, 0 and 1 without unlabelled rows are rejected, because -1 may mean unlabelled. ``None``: no row is irrelevant.
+        Label of rows of no class; there must be two or more other labels, of any type. ``"auto"``: 0, unless there are only two labels in
+        all. If this is ambiguous, labels are rejected: -1, 0 and 1 without unlabelled rows, because -1 may mean unlabelled; and 0 beside
+        three or more others, because 0 may be a class. ``None``: no row is irrelevant.
     D : float >= 1 or None, default=None
         With ``"cccp"``: range of its relaxation, at least 1 + eps. Default: the range of the decision values, at least 2.
     class_weight : {"balanced"} or dict or None, default=None
@@ -124,15 +129,18 @@ class TriClassSVC(KernelEstimator, Classifier):
     Attributes
     ----------
     classes_, three_way_labels_
-        The two classes in ascending order, and the three labels with ``irrelevant_label`` between the two classes.
+        The classes in ascending order; and the labels that :meth:`predict_three_way` returns: ``irrelevant_label`` between two classes, or
+        after several.
     assignment_
-        ``(n_unlabelled,)`` assignment of every unlabelled row: -1 for the first class, 0 for neither, +1 for the second.
+        ``(n_unlabelled,)`` assignment of every unlabelled row. Two classes: -1 for the first class, 0 for neither, +1 for the second. K > 2
+        classes: the index of the class in ``classes_``, or -1 for none, so that ``three_way_labels_[assignment_]`` are the labels.
     dual_coef_, support_, intercept_
-        Coefficients ``(1, n_support)`` of labelled rows followed by unlabelled ones, their positions, and the intercept b.
+        Coefficients ``(1, n_support)`` of labelled rows followed by unlabelled ones, their positions, and the intercept b ``(1,)``. K > 2
+        classes: ``(K, n_support)`` and ``(K,)``.
     objective_, dual_gap_
-        Objective J, and the certified gap of the last convex problem.
+        Objective J, and the certified gap of the last convex problem; the sums over all classes if there are more than two.
     start_objectives_
-        Objective J of every start.
+        ``(n_starts,)`` objective J of every start; ``(K, n_starts)`` for K > 2 classes.
     validation_
         Rows ``{"machine", "accuracy", "deviation", "folds"}`` for three models: the SVM on the labelled rows (``"SVM"``), the SVM in which
         all unlabelled rows are irrelevant (``"U-SVM"``), and this model (``"3C-SVM"``). Empty without validation.
@@ -219,11 +227,6 @@ class TriClassSVC(KernelEstimator, Classifier):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags = ClassifierTags(multi_class=False)
-        return tags
-
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         return {**super()._plain(params), "kernel": kernel_text(params["kernel"])}
 
@@ -236,7 +239,7 @@ class TriClassSVC(KernelEstimator, Classifier):
             ``(n_labelled, n_features)`` array, sparse matrix, Dask array, block store, or strings. With ``kernel="precomputed"``: the
             matrix ``(n, n)`` of labelled rows followed by unlabelled ones.
         y
-            ``(n_labelled,)`` labels of two classes of any type, and ``irrelevant_label`` for rows of neither class; a block store may
+            ``(n_labelled,)`` labels of two or more classes of any type, and ``irrelevant_label`` for rows of no class; a block store may
             contain them.
         X_unlabelled
             ``(n_unlabelled, n_features)`` in the form of ``X``. ``None``: fit the labelled rows only.
@@ -247,7 +250,7 @@ class TriClassSVC(KernelEstimator, Classifier):
         Raises
         ------
         ValueError
-            Parameter out of range, third class, class without rows, an empty ``X_unlabelled``, unlabelled rows with another number of
+            Parameter out of range, ambiguous labels, class without rows, an empty ``X_unlabelled``, unlabelled rows with another number of
             features, or non-finite values. The message names the row.
         """
         config = self._config()
@@ -256,13 +259,18 @@ class TriClassSVC(KernelEstimator, Classifier):
         return self
 
     def predict_three_way(self, X: UserRows) -> np.ndarray:
-        """Return the label of every row, ``(n_samples,)``; ``irrelevant_label`` if ``|f| < (1 + eps) / 2``."""
+        """Return the label of every row, ``(n_samples,)``; ``irrelevant_label`` if ``|f| < (1 + eps) / 2``, for every f of several
+        classes.
+        """
         check_is_fitted(self, "model_")
-        return self.three_way_labels_[three_way(self.decision_function(X), self.model_.figures["eps"]) + 1]
+        codes = three_way(self.decision_function(X), self.model_.figures["eps"])
+        return self.three_way_labels_[codes + 1 if len(self.classes_) == 2 else codes]
 
     @property
     def three_way_labels_(self) -> np.ndarray:
-        """Labels that :meth:`predict_three_way` may return, ``(3,)``: the first class, the label for neither, and the second class."""
+        """Labels that :meth:`predict_three_way` may return, ``(3,)``: the first class, the label for neither, and the second class. For K >
+        2 classes, ``(K + 1,)``: the classes, and last the label for none.
+        """
         check_is_fitted(self, "model_")
         return three_way_labels(self.classes_.tolist(), TriClassConfig.model_validate_json(self.model_.params_json).irrelevant_label)
 
@@ -284,10 +292,10 @@ class TriClassSVC(KernelEstimator, Classifier):
             raise ValueError(f"y has {len(y)} entries, the data has {first.n_rows} rows: inconsistent numbers of samples")
         sample_weight = self._weight(first, sample_weight, labelled)
         has_unlabelled = second is not None or first.n_rows > labelled
-        labels, classes = split_labels(y, config.irrelevant_label, sample_weight, has_unlabelled=has_unlabelled)
+        truth, classes = split_labels(y, config.irrelevant_label, sample_weight, has_unlabelled=has_unlabelled)
         self.classes_ = np.array(classes, y.dtype)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
-        inputs = TriClassInputs(data, labels, count, sample_weight, classes)
+        inputs = TriClassInputs(data, truth, count, sample_weight, classes)
         return replace(inputs, data=as_scaled(config, data, inputs.counts))
 
     def _more_rows(self, X: UserData) -> Any:

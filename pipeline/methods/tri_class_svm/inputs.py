@@ -35,24 +35,30 @@ class TriClassInputs(Reads):
     """Inputs of a fit apart from its parameters."""
 
     data: TriClassRows  # labelled rows, then unlabelled ones
-    labels: np.ndarray  # (n_labelled,) -1 and +1 of the first and second class, 0 of rows of neither class
+    truth: np.ndarray  # (n_labelled,) index of the class, -1 for rows of no class
     n_unlabelled: int
     sample_weight: np.ndarray | None = None  # (n_labelled,) factors of C
-    classes: tuple[Any, ...] = (-1, 1)  # the two labels
+    classes: tuple[Any, ...] = (-1, 1)  # the labels of the classes
     held_out: np.ndarray | None = None  # (n_labelled,) mask of rows that are not learnt from but measured
     unlabelled_store: BlockStore | None = None  # where a run found its unlabelled rows
 
     @property
     def labelled(self) -> Inputs:
-        """The labelled rows, with weight zero for rows of neither class."""
-        weight = np.ones(len(self.labels)) if self.sample_weight is None else self.sample_weight
+        """The labelled rows, with weight zero for rows of no class."""
+        weight = np.ones(len(self.truth)) if self.sample_weight is None else self.sample_weight
         used = self.relevant if self.held_out is None else self.relevant & ~self.held_out
-        return Inputs(self.data, (self.labels > 0).astype(np.int64), self.classes, np.where(used, weight, 0.0))
+        return Inputs(self.data, np.maximum(self.truth, 0), self.classes, np.where(used, weight, 0.0))
 
     @property
-    def truth(self) -> np.ndarray:
-        """Class index of every labelled row, -1 for rows of neither class."""
-        return np.where(self.relevant, (self.labels > 0).astype(np.int64), -1)
+    def n_machines(self) -> int:
+        """Number of binary models: one for two classes, else one per class."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    def sides(self, machine: int) -> np.ndarray:
+        """Return the labels of one binary model, ``(n_labelled,)``: +1 for the second of two classes, or for the model's class; -1 for the
+        other classes; 0 for rows of no class.
+        """
+        return np.where(self.truth == (1 if self.n_machines == 1 else machine), 1.0, np.where(self.relevant, -1.0, 0.0))
 
     def without(self, held_out: np.ndarray) -> TriClassInputs:
         """Return inputs without the held-out labelled rows."""
@@ -66,29 +72,30 @@ class TriClassInputs(Reads):
     @property
     def unlabelled(self) -> np.ndarray:
         """``(n,)`` mask of the unlabelled rows."""
-        return np.arange(len(self.labels) + self.n_unlabelled) >= len(self.labels)
+        return np.arange(len(self.truth) + self.n_unlabelled) >= len(self.truth)
 
     @property
     def relevant(self) -> np.ndarray:
-        """``(n_labelled,)`` mask of the rows labelled -1 or +1."""
-        return self.labels != 0
+        """``(n_labelled,)`` mask of the rows of the classes."""
+        return self.truth >= 0
 
 
 NEITHER = 0
-"""Label of rows of neither class with ``irrelevant_label="auto"``."""
+"""Label of rows of no class with ``irrelevant_label="auto"``."""
 
 
 def split_labels(
     y: Sequence[Any] | np.ndarray, irrelevant: Any, weight: np.ndarray | None = None, url: str = "", *, has_unlabelled: bool = True
 ) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Return the code of every row and the two classes. Codes are float64: -1 and +1 for the classes in ascending order, 0 for neither.
+    """Return the class of every row as its index in the classes, -1 for none, and the classes in ascending order.
 
-    Rows labelled ``irrelevant`` belong to neither class; if there are two labels in all, 0 is a class like any other. Raises DataError in
-    three cases:
+    Rows labelled ``irrelevant`` belong to no class; if there are two labels in all, 0 is a class like any other. Raises DataError in four
+    cases:
 
-    * There are not two classes (the message names a row of the third class).
+    * There is one class only.
     * A class has no row of positive weight.
     * Labels are -1, 0 and 1, and neither an irrelevant label nor unlabelled rows are given.
+    * There are more than three labels, among them 0, and no irrelevant label is given: 0 may be a class, or mark rows of no class.
     """
     names, codes = np.unique(np.asarray(y), return_inverse=True)
     labels = names.tolist()
@@ -98,6 +105,12 @@ def split_labels(
             "class, set irrelevant_label=0",
             url,
         )
+    if irrelevant == "auto" and len(labels) > 3 and "0" in map(label_spelling, labels):
+        raise DataError(
+            f"y holds 0 beside {len(labels) - 1} other labels: if 0 is a class, set irrelevant_label=None (--irrelevant-label null); if it "
+            "marks rows of no class, set irrelevant_label=0",
+            url,
+        )
     irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     out = [irrelevant is not None and label_spelling(label) == label_spelling(irrelevant) for label in labels]
     if len(labels) == 2 and not isinstance(irrelevant, str | bool) and irrelevant == 0:
@@ -105,24 +118,18 @@ def split_labels(
     chosen = [k for k, is_out in enumerate(out) if not is_out]
     if len(chosen) < 2:
         besides = f" beside irrelevant_label={irrelevant!r}" if any(out) else ""
-        raise DataError(f"y holds one class only{besides} (labels {labels!r}): a fit needs rows of both classes", url)
-    if len(chosen) > 2:
-        row = int(np.argmax(codes == chosen[2]))
-        raise DataError(
-            f"y: row {row} has the label {labels[chosen[2]]!r}, a third one. Only binary classification is supported. The type of the "
-            f"target is multiclass: y may hold two classes, and a label for rows of neither class (irrelevant_label={irrelevant!r})",
-            url,
-        )
-    sides = np.where(codes == chosen[0], -1.0, np.where(codes == chosen[1], 1.0, 0.0))
-    for side, k in zip((-1.0, 1.0), chosen, strict=True):
-        if weight is not None and not np.any(weight[sides == side] > 0):
-            raise DataError(f"y: no row labelled {labels[k]!r} has a positive weight; a fit needs rows of both classes", url)
-    return sides, tuple(labels[k] for k in chosen)
+        raise DataError(f"y holds one class only{besides} (labels {labels!r}): a fit needs rows of two or more", url)
+    for k in chosen:
+        if weight is not None and not np.any(weight[codes == k] > 0):
+            raise DataError(f"y: no row labelled {labels[k]!r} has a positive weight; a fit needs rows of every class", url)
+    places = np.full(len(labels), -1)
+    places[chosen] = np.arange(len(chosen))
+    return places[codes], tuple(labels[k] for k in chosen)
 
 
 def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
-    """Return three labels, ``(3,)``: of the first class, of rows of neither class, and of the second class. The array has the type of the
-    classes if the label of rows of neither class has that type. Raises ValueError if that label is also a class.
+    """Return the labels of the classes, and of rows of no class: between two classes, or after several. The array has the type of the
+    classes if the label of rows of no class has that type. Raises ValueError if that label is also a class.
     """
     irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     same = next((label for label in classes if irrelevant is not None and label_spelling(label) == label_spelling(irrelevant)), None)
@@ -130,7 +137,7 @@ def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
         raise ValueError(
             f"irrelevant_label={irrelevant!r} is also the class {same!r}: fit with another irrelevant_label for rows of neither class"
         )
-    names = [classes[0], irrelevant, classes[1]]
+    names = [classes[0], irrelevant, classes[1]] if len(classes) == 2 else [*classes, irrelevant]
     kinds = {
         "text" if isinstance(name, str) else "number" if isinstance(name, int | float) and not isinstance(name, bool) else ""
         for name in names
@@ -248,19 +255,19 @@ def kernel_text(kernel: str | KernelSpec | Callable[..., Any]) -> str:
     return str(as_specs([kernel], None if getattr(kernel, "columns", None) is None else 1 << 31)[0])
 
 
-def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
-    """Return labels and costs of all rows; held-out rows have cost zero. Raises ValueError for a balance without unlabelled rows, and for a
-    class weight of an unknown class.
+def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None, machine: int) -> Points:
+    """Return labels and costs of all rows for one binary model; held-out rows have cost zero. Raises ValueError for a balance without
+    unlabelled rows, and for a class weight of an unknown class.
     """
     if config.balance is not None and not inputs.n_unlabelled:
         raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows, but there are none; leave balance out")
-    labels, count = inputs.labels, inputs.n_unlabelled
+    labels, count = inputs.sides(machine), inputs.n_unlabelled
     weight = np.ones(len(labels)) if inputs.sample_weight is None else inputs.sample_weight
     weight = weight if held_out is None else np.where(held_out, 0.0, weight)
     irrelevant = config.C_unlabelled if config.C_irrelevant is None else config.C_irrelevant
     cost = weight * np.where(inputs.relevant, config.C, irrelevant)
     if config.class_weight is not None:
-        codes = (labels[inputs.relevant] > 0).astype(np.int64)
+        codes = inputs.truth[inputs.relevant]
         factors = class_factors(config.class_weight, inputs.classes, codes, weight[inputs.relevant])
         cost[inputs.relevant] *= factors[codes]
     used = inputs.relevant & (weight > 0)
@@ -273,13 +280,13 @@ def validation_folds(config: TriClassConfig, inputs: TriClassInputs) -> int:
     """Return the number of folds of the validation of a fit; 0 for none."""
     if config.validation != "auto":
         return config.validation
-    used = inputs.labels if inputs.sample_weight is None else inputs.labels[inputs.sample_weight > 0]
+    used = inputs.relevant if inputs.sample_weight is None else inputs.relevant & (inputs.sample_weight > 0)
     is_wanted = inputs.n_unlabelled > 0 and config.C_unlabelled > 0 and inputs.held_out is None and inputs.data.n_rows <= AUTO_ROWS
-    return AUTO_FOLDS if is_wanted and min(np.sum(used < 0), np.sum(used > 0)) >= AUTO_FOLDS else 0
+    return AUTO_FOLDS if is_wanted and np.bincount(inputs.truth[used], minlength=len(inputs.classes)).min() >= AUTO_FOLDS else 0
 
 
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
-    """Return the held-out rows of every fold of the validation. Folds contain rows of the two classes that are not held out from the fit.
+    """Return the held-out rows of every fold of the validation. Folds contain rows of the classes that are not held out from the fit.
     Raises DataError if a class has fewer rows than there are folds.
     """
     folds = validation_folds(config, inputs)
@@ -288,8 +295,8 @@ def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) 
     free = inputs.relevant if inputs.held_out is None else inputs.relevant & ~inputs.held_out
     rows = np.flatnonzero(free)
     masks = []
-    for part in fold_masks((inputs.labels[rows] > 0).astype(np.int64), inputs.classes, folds, seed):
-        mask = np.zeros(len(inputs.labels), dtype=bool) if inputs.held_out is None else inputs.held_out.copy()
+    for part in fold_masks(inputs.truth[rows], inputs.classes, folds, seed):
+        mask = np.zeros(len(inputs.truth), dtype=bool) if inputs.held_out is None else inputs.held_out.copy()
         mask[rows[part]] = True
         masks.append(mask)
     return masks

@@ -2,7 +2,8 @@
 
 Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 5. All starts, and
 the folds of a validation, share one Gram matrix. The first step fits two SVMs: one on the labelled rows, and one with every unlabelled row
-irrelevant. Starts begin from these two SVMs, and the validation compares the model with them.
+irrelevant. Starts begin from these two SVMs, and the validation compares the model with them. More than two classes are one binary model
+per class against the rest; each of these models keeps its best start.
 
 Compared with the matrix in memory, fits by passes take 3 to 5 times as long for a linear kernel (passes over rows), and 11 to 22 times
 as long for a Gaussian kernel (passes over blocks).
@@ -30,6 +31,8 @@ from ...grams.plans import GramPasses
 from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import group_pairs
 from ...grams.weighted_sum import MATRIX_SHARE, working_set_item
+from ...inputs.scores import predicted_codes
+from ...loops.protocol import joint_stop
 from ...passes.blocks import Rows
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
@@ -39,6 +42,7 @@ from .linear_pass import LinearGram, rows_task_bytes, stripe_tasks, suits
 NAN = float("nan")
 BASELINES = ("SVM", "U-SVM")  # machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant
 PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")  # columns of the path
+UNFINISHED = (None, "max_iter", "stalled")  # reasons of a stop before the tolerance was reached
 
 ROWS_SHARE = 0.25  # share of the driver's memory that the rows of two stores may take where they are read into this process
 
@@ -55,10 +59,10 @@ class TriClassState:
 
     record_name: ClassVar[str] = "TriClassState"
     iteration: int
-    machines: tuple[SearchState, ...]  # one per start, of the fit and then of every fold of the validation
-    rivals: tuple[SearchState, ...]  # of the fit and of every fold the baselines: on the labelled rows, all unlabelled ones irrelevant
-    path: np.ndarray  # (k, 7) after every step of every start of the fit, the figures of PATH_COLUMNS
-    stop: str | None = None  # "assignment", "tol", "max_iter" of the best start, once all have ended
+    machines: tuple[SearchState, ...]  # one per binary model and start, of the fit and then of every fold of the validation
+    rivals: tuple[SearchState, ...]  # of each of these models the baselines: on the labelled rows, all unlabelled ones irrelevant
+    path: np.ndarray  # (k, 7) after every step of every machine of the fit, the figures of PATH_COLUMNS; starts count over all classes
+    stop: str | None = None  # "assignment", "tol", "max_iter" of the best starts, once all have ended
 
 
 def start_names(config: TriClassConfig) -> list[str]:
@@ -86,27 +90,28 @@ class TriClassProblem:
     inputs: TriClassInputs
     spec: KernelSpec
     layout: Layout
-    points: tuple[Points, ...]  # of the fit, or of fits side by side, and of every fold of a validation
-    masks: tuple[np.ndarray | None, ...]  # labelled rows held out of these
+    points: tuple[Points, ...]  # of every binary model of the fit, or of fits side by side, and of every fold of a validation
+    masks: tuple[np.ndarray | None, ...]  # labelled rows held out of these fits and folds
     n_fits: int
     planned: Resources  # where it was made: what decides the passes
 
     def __post_init__(self) -> None:
-        self.names = start_names(self.config)
-        self.is_brief = self.config.validation == "auto" and len(self.points) > self.n_fits
+        self.names, self.n_machines = start_names(self.config), self.inputs.n_machines
+        self.of_fits = self.n_fits * self.n_machines  # how many of the points are of fits, not of folds
+        self.is_brief = self.config.validation == "auto" and len(self.masks) > self.n_fits
         self._lazy_grams: LazyGrams[Grams] | LazyGrams[LinearGram] | None = None
         self._gram: Gram | None = None
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Numbers of rows and tasks, memory of a task in bytes, and where the Gram matrix is kept and the problems are solved."""
-        inputs, layout, n_folds = self.inputs, self.layout, len(self.points) - self.n_fits
-        machines = count_machines(self.config, self.n_fits, n_folds)
+        inputs, layout, n_folds = self.inputs, self.layout, len(self.masks) - self.n_fits
+        machines = count_machines(self.config, inputs, self.n_fits, n_folds)
         return {
             **layout.settings.describe(inputs.data.n_rows, 1),
             **driver_plan(driver_items(self.config, layout, inputs, self.planned.driver_memory, machines)),
             "kernel": str(self.spec),
-            "labelled": len(inputs.labels),
+            "labelled": len(inputs.truth),
             "unlabelled": inputs.n_unlabelled,
             "unlabelled_digest": None if inputs.unlabelled_store is None else inputs.unlabelled_store.digest,
             "starts": list(self.names),
@@ -168,28 +173,31 @@ class TriClassProblem:
     def advance(self, state: TriClassState, gram: Gram, seed: int) -> TriClassState:
         """Return the state with the first SVMs, or after one more convex problem of every start that has not ended."""
         if not state.iteration:
-            new = self._start(state, gram, seed, range(self.n_fits if self.is_brief else len(self.points)), self.names)
+            new = self._start(state, gram, seed, range(self.of_fits if self.is_brief else len(self.points)), [self.names])
         elif self._waits(state) and all(machine.stop for machine in state.machines):
-            best = min(range(len(self.names)), key=lambda k: state.machines[k].objective)
-            new = self._start(state, gram, seed, range(self.n_fits, len(self.points)), [self.names[best]])
+            new = self._start(state, gram, seed, range(self.of_fits, len(self.points)), [[name] for name in self.best_starts(state)])
         else:
             new = self._improve_all(state, gram)
         running = any(machine.stop is None for machine in new.machines) or self._waits(new)
-        return replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=None if running else self.best(new).stop)
+        return replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=None if running else self._stop(new))
+
+    def _stop(self, state: TriClassState) -> str | None:
+        """Return why the best starts ended; a start that did not finish comes first."""
+        return joint_stop([machine.stop for machine in self.best_of(state)], [reason for reason in UNFINISHED if reason is not None])
 
     def _waits(self, state: TriClassState) -> bool:
         """Return True if the folds of an automatic validation have not begun."""
-        return self.is_brief and len(state.machines) == self.n_fits * len(self.names)
+        return self.is_brief and len(state.machines) == self.of_fits * len(self.names)
 
-    def _start(self, state: TriClassState, gram: Gram, seed: int, parts: Iterable[int], names: Sequence[str]) -> TriClassState:
-        """Return the state with the first SVMs of the given fits or folds."""
+    def _start(self, state: TriClassState, gram: Gram, seed: int, parts: Iterable[int], names: Sequence[Sequence[str]]) -> TriClassState:
+        """Return the state with the first SVMs of the given points. ``names``: the starts of all binary models, or of each of them."""
         machines, baselines = list(state.machines), list(state.rivals)
         for part in parts:
             points = self.points[part]
             labelled = solver.labelled_machine(gram, points, self.config.inner_tol)
             universum = solver.universum_machine(gram, points, self.config.inner_tol, labelled)
             baselines += [labelled, universum]
-            machines += [_starting_point(name, points, labelled, universum, seed) for name in names]
+            machines += [_starting_point(name, points, labelled, universum, seed) for name in names[part % len(names)]]
         return TriClassState(state.iteration + 1, tuple(machines), tuple(baselines), state.path)
 
     def _improve_all(self, state: TriClassState, gram: Gram) -> TriClassState:
@@ -200,17 +208,30 @@ class TriClassProblem:
         return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)
 
     def _part_of(self, k: int) -> int:
-        """Return the index of the fit or fold to which SVM k belongs."""
-        of_fits = self.n_fits * len(self.names)
-        return k // len(self.names) if k < of_fits or not self.is_brief else self.n_fits + k - of_fits
+        """Return the index of the points to which SVM k belongs."""
+        of_fits = self.of_fits * len(self.names)
+        return k // len(self.names) if k < of_fits or not self.is_brief else self.of_fits + k - of_fits
 
-    def best(self, state: TriClassState, part: int = 0) -> SearchState:
-        """Return the search with the smallest objective within fit or fold ``part``; on ties, the first."""
-        machines = [machine for k, machine in enumerate(state.machines) if self._part_of(k) == part]
-        return min(machines, key=lambda machine: machine.objective)
+    def best_of(self, state: TriClassState, fit: int = 0) -> list[SearchState]:
+        """Return, for every binary model of a fit or fold, the search with the smallest objective; on ties, the first."""
+        first = fit * self.n_machines
+        searches: list[list[SearchState]] = [[] for _ in range(self.n_machines)]
+        for k, machine in enumerate(state.machines):
+            if 0 <= self._part_of(k) - first < self.n_machines:
+                searches[self._part_of(k) - first].append(machine)
+        return [min(machines, key=lambda machine: machine.objective) for machines in searches]
+
+    def objectives(self, state: TriClassState) -> np.ndarray:
+        """Return the objective J of every start of the fit, ``(n_machines, n_starts)``."""
+        machines = state.machines[: self.n_machines * len(self.names)]
+        return np.array([machine.objective / self.config.C for machine in machines]).reshape(self.n_machines, -1)
+
+    def best_starts(self, state: TriClassState) -> list[str]:
+        """Return the name of the start that every binary model of the fit keeps."""
+        return [self.names[k] for k in self.objectives(state).argmin(axis=1)]
 
     def _path_rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
-        running = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
+        running = [k for k in range(self.n_machines * len(self.names)) if not before.machines or before.machines[k].stop is None]
         machines = ((k, new.machines[k]) for k in running)
         rows = [[new.iteration, k, one.objective / self.config.C, *self.counts(one).values(), one.flips] for k, one in machines]
         return np.array(rows, dtype=np.float64).reshape(-1, len(PATH_COLUMNS))
@@ -220,27 +241,41 @@ class TriClassProblem:
         assigned = machine.labels[self.inputs.unlabelled]
         return {name: int(np.sum(assigned == side)) for name, side in (("minus", -1), ("zero", 0), ("plus", 1))}
 
-    def right(self, machine: SearchState, rows: np.ndarray) -> np.ndarray:
-        """Return, for the labelled rows of the two classes in ``rows``, whether the model classifies them correctly."""
-        labels = self.inputs.labels
-        right = np.where(machine.decision[: len(labels)] > 0, 1.0, -1.0) == labels
+    def assigned(self, machines: Sequence[SearchState]) -> np.ndarray:
+        """Return the assignment of every unlabelled row: -1, 0 or +1 for two classes, else the index of its class, or -1 for none."""
+        if len(machines) == 1:
+            return machines[0].labels[self.inputs.unlabelled].astype(np.int64)
+        labels, values = (np.stack(rows)[:, self.inputs.unlabelled] for rows in zip(*((one.labels, one.decision) for one in machines)))
+        return np.where(np.any(labels != 0, axis=0), values.argmax(axis=0), -1)
+
+    def assigned_counts(self, machines: Sequence[SearchState]) -> dict[str, int]:
+        """Return the numbers of unlabelled rows: per assignment for two classes, else those of no class and those of a class."""
+        if len(machines) == 1:
+            return self.counts(machines[0])
+        is_relevant = self.assigned(machines) >= 0
+        return {"zero": int(np.sum(~is_relevant)), "relevant": int(np.sum(is_relevant))}
+
+    def right(self, machines: Sequence[SearchState], rows: np.ndarray) -> np.ndarray:
+        """Return, for the labelled rows of the classes in ``rows``, whether the binary models of a fit classify them correctly."""
+        truth = self.inputs.truth
+        right = predicted_codes(np.stack([machine.decision[: len(truth)] for machine in machines])) == truth
         return right[rows & self.inputs.relevant]
 
-    def accuracy(self, machine: SearchState, rows: np.ndarray) -> float:
-        """Return the accuracy of a model on the labelled rows of the two classes in ``rows``; NaN if there are none."""
-        right = self.right(machine, rows)
+    def accuracy(self, machines: Sequence[SearchState], rows: np.ndarray) -> float:
+        """Return the accuracy of a fit on the labelled rows of the classes in ``rows``; NaN if there are none."""
+        right = self.right(machines, rows)
         return float(right.mean()) if right.size else NAN
 
     def metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
         """Return the quantities that a step records."""
-        best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
-        held_out = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
+        best, unit, mask = self.best_of(new), 1.0 / self.config.C, self.masks[0]
+        held_out = np.zeros(len(self.inputs.truth), dtype=bool) if mask is None else mask
         steps = sum(machine.steps for machine in new.machines) - sum(machine.steps for machine in before.machines)
         return {
-            "objective": unit * best.objective,
-            "gap": unit * best.gap,
-            **self.counts(best),
-            "flips": best.flips,
+            "objective": sum(unit * machine.objective for machine in best),
+            "gap": sum(unit * machine.gap for machine in best),
+            **self.assigned_counts(best),
+            "flips": sum(machine.flips for machine in best),
             "running": sum(machine.stop is None for machine in new.machines),
             "solver_steps": steps,
             "train_accuracy": self.accuracy(best, ~held_out),
@@ -261,16 +296,17 @@ class TriClassProblem:
 
     def _validated(self, state: TriClassState) -> dict[str, list[np.ndarray]]:
         """Return, by name of the model, one array per fold: which of the held-out rows the model classifies correctly."""
-        n_folds, test = len(self.points) - self.n_fits, self.masks[0]
-        parts = range(self.n_fits, len(self.points)) if n_folds else range(1 if test is not None else 0)
+        n_folds, test, count = len(self.masks) - self.n_fits, self.masks[0], self.n_machines
+        parts = range(self.n_fits, len(self.masks)) if n_folds else range(1 if test is not None else 0)
         seen: dict[str, list[np.ndarray]] = {}
         for number, name in enumerate((*BASELINES, "3C-SVM")):
             seen[name] = []
             for part in parts:
-                machine, mask = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part), self.masks[part]
+                rivals = state.rivals[2 * part * count : 2 * (part + 1) * count]
+                machines, mask = rivals[number::2] if number < len(BASELINES) else self.best_of(state, part), self.masks[part]
                 assert mask is not None
                 # Of a fold without those held out of the fit.
-                seen[name].append(self.right(machine, mask if part < self.n_fits or test is None else mask & ~test))
+                seen[name].append(self.right(machines, mask if part < self.n_fits or test is None else mask & ~test))
         return seen
 
     def better_baseline(self, state: TriClassState) -> tuple[str, int, int] | None:
@@ -312,10 +348,13 @@ def is_twofold(config: TriClassConfig) -> bool:
     return config.algorithm != "mm" and not config.all_relevant
 
 
-def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
-    """Return the number of SVMs in some fits and in the folds of a validation: one per start, and the two SVMs from which starts begin."""
+def count_machines(config: TriClassConfig, inputs: TriClassInputs, fits: int, folds: int) -> int:
+    """Return the number of SVMs in some fits and in the folds of a validation: for every binary model one per start, and the two SVMs from
+    which starts begin.
+    """
     starts = len(start_names(config))
-    return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
+    of_one = fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
+    return inputs.n_machines * of_one
 
 
 def driver_items(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Item, ...]:

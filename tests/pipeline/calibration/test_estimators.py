@@ -43,7 +43,7 @@ MACHINES = {
 }
 """Every classifier with a loss that has no probabilities of its own."""
 OF_TASKS = ("LatentTaskMKLClassifier", "MultiTaskMKLClassifier", "SharedSubspaceMKLClassifier", "MultiTaskSelector")
-OF_TWO = ("TriClassSVC", "MultiTaskSelector")
+OF_TWO = ("MultiTaskSelector",)
 
 
 def draw(seed=0, n=90, n_classes=2):

@@ -195,7 +195,7 @@ def test_data_that_are_refused():
     holed[17, 2] = np.nan
     far.data[5 * 31] = np.inf
     cases = [
-        ((X, np.where(np.arange(50) == 7, 2, y), V), "row 7 has the label 2, a third one"),
+        ((X, np.where(np.arange(50) == 7, 2, y), V), "y holds 0 beside 3 other labels"),
         ((X, np.array(["a"] * 50), V), r"y holds one class only \(labels \['a'\]\)"),
         ((X, np.where(y > 0, 5, 0), V[:0]), "X_unlabelled has no rows"),
         ((X, y, V[:0]), "X_unlabelled has no rows"),

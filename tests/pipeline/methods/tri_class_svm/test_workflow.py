@@ -63,13 +63,13 @@ def test_from_two_stores_to_a_report(stores, capsys):
     assert scores["accuracy"] == pytest.approx(summary["test_accuracy"])
 
 
-def test_a_label_that_is_none_is_refused_with_its_row(stores, capsys):
+def test_zero_beside_three_labels_is_refused_until_it_is_told_apart(stores, capsys):
     lines = (stores / "a.svm").read_text().splitlines()
     lines[7] = "+2 " + lines[7].partition(" ")[2]
     (stores / "a.svm").write_text("\n".join(lines) + "\n")
     result(["ingest", stores / "a.svm", stores / "bad"], capsys)
     assert main(["fit", "tri-class-svm", "--data", str(stores / "bad"), "--run", str(stores / "r")]) == 3
-    assert "row 7 has the label 2" in capsys.readouterr().err
+    assert "if 0 is a class, set irrelevant_label=None (--irrelevant-label null)" in capsys.readouterr().err
     assert not (stores / "r").exists()
 
 
