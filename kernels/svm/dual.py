@@ -112,6 +112,25 @@ class DualProblem:
         """Return c'beta - sum_i e_i |beta_i|."""
         return float(self.c @ beta - (weighted_l1(self.l1_weight, np.abs(beta)) if self.has_l1_term else 0.0))
 
+    def utility(self, beta: FloatArray) -> float:
+        """Return the dual value without the part of the kernel: c'beta - sum_i e_i |beta_i| - 1/2 sum_i ridge_i beta_i^2."""
+        linear = self.linear(beta)
+        return linear if self.ridge is None else linear - 0.5 * float((self.ridge * beta) @ beta)
+
+    @property
+    def used(self) -> Array:
+        """Mask of the rows whose variable is not fixed, ``(n,)``."""
+        return self.hi > self.lo
+
+    @property
+    def is_squared(self) -> bool:
+        """Whether every variable used is unbounded, as with the squared loss."""
+        return bool((np.isinf(self.lo) & np.isinf(self.hi))[self.used].all())
+
+    def without(self, rows: Array) -> DualProblem:
+        """Return the problem without the rows of a mask; their variables are fixed at zero."""
+        return replace(self, lo=np.where(rows, 0.0, self.lo), hi=np.where(rows, 0.0, self.hi))
+
     def part(self, rows: IntArray | slice, sum_constraint: float | None = 0.0) -> DualProblem:
         """Return the problem restricted to some rows, without groups; ``rows`` may also be a permutation of all rows."""
         l1_weight = self.l1_weight[rows] if isinstance(self.l1_weight, np.ndarray) else self.l1_weight

@@ -10,8 +10,8 @@ Learning", 2006, section 3.4; the bias is projected out).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +22,7 @@ from ..jit import one_thread
 from ..losses import Logistic
 from ..mixed_norm.line_search import solve_bias
 from ..mixed_norm.problem import checked_limits
+from ..target_unit import LABELS, TargetUnit
 from .dual import DenseGram, DualSolution, Gram, Warm, check_cost, check_labels
 
 MAX_STEPS = 100
@@ -38,6 +39,35 @@ class LogisticProblem:
     y: FloatArray
     cost: FloatArray
     bias: bool = True
+    unit: ClassVar[TargetUnit] = LABELS
+
+    @property
+    def n(self) -> int:
+        return len(self.y)
+
+    @property
+    def used(self) -> Array:
+        """Mask of the rows with positive cost, ``(n,)``."""
+        return self.cost > 0
+
+    @property
+    def sum_constraint(self) -> float | None:
+        """The sum of beta; None if it is free, without a bias."""
+        return 0.0 if self.bias else None
+
+    def without(self, rows: Array) -> LogisticProblem:
+        """Return the problem without the rows of a mask."""
+        return replace(self, cost=np.where(rows, 0.0, self.cost))
+
+    def utility(self, beta: FloatArray) -> float:
+        """Return the dual value without the part of the kernel: sum_i C_i H(beta_i y_i / C_i)."""
+        # A mean of dual points may exceed the costs by rounding, where the entropy would be minus infinity.
+        return _LOSS.utility(np.clip(beta * self.y, 0.0, self.cost), self.cost)
+
+    def weights(self, beta: FloatArray) -> FloatArray:
+        """Return W_i = alpha_i (1 - alpha_i / C_i), 0 for rows left out. The dual has the curvature 1 / W_i beside that of K."""
+        alpha = beta * self.y
+        return np.maximum(alpha * (1.0 - np.divide(alpha, self.cost, out=np.zeros_like(alpha), where=self.used)), 0.0) * self.used
 
 
 def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> LogisticProblem:

@@ -113,8 +113,7 @@ class RidgeSolver:
     def solve(self, gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None) -> DualSolution:
         """Solve one problem; see :func:`solve_ridge`."""
         problem.check_gram(gram)
-        used = problem.hi > problem.lo
-        if problem.has_l1_term or not (np.isinf(problem.lo[used]) & np.isinf(problem.hi[used])).all():
+        if problem.has_l1_term or not problem.is_squared:
             raise ValueError("problem: l1_weight must be 0, and each variable must be unbounded or fixed at 0")
         limit = checked_limits(tol, max_iter, MAX_STEPS)
         with one_thread():

@@ -148,13 +148,19 @@ def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[Dua
 
     Raises DataError if a class has no row of positive weight.
     """
-    cost = row_costs(config, inputs)
-    if not np.any(cost > 0):
-        raise DataError("no sample has a positive weight; a fit needs some")
+    cost = checked_costs(row_costs(config, inputs), inputs)
     if inputs.classes is None:
         return [target_problem("epsilon_insensitive", inputs.target, epsilon, cost)]
-    refuse_idle_classes(inputs.classes, inputs.target, cost)
     return [svc_problem(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)]
+
+
+def checked_costs(cost: np.ndarray, inputs: Inputs) -> np.ndarray:
+    """Return the costs of the rows. Raises DataError if no row, or no row of a class, has a positive one."""
+    if not np.any(cost > 0):
+        raise DataError("no sample has a positive weight; a fit needs some")
+    if inputs.classes is not None:
+        refuse_idle_classes(inputs.classes, inputs.target, cost)
+    return cost
 
 
 def refuse_idle_classes(classes: Sequence[Any], codes: np.ndarray, cost: np.ndarray) -> None:

@@ -4,7 +4,7 @@ the upper bound.
 With J(theta) = max over beta of ``c'beta - kink ||beta||_1 - 1/2 sum_q theta_q s_q(beta)``, every feasible beta^i gives the cut
 ``J(theta) >= c_i - 1/2 <s^i, theta>``, where ``c_i = c'beta^i - kink ||beta^i||_1`` and ``s^i`` are the quadratic forms ``s_q(beta^i)``.
 Every primal value is an upper bound. Both bounds also hold for inexact solutions (Yang, Xu, Ye, King, Lyu, IEEE Trans. Neural Networks
-22, 2011).
+22, 2011). Other losses than the hinge and the tube have another concave function of beta in place of ``c'beta - kink ||beta||_1``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import ClassVar
 import numpy as np
 
 from ...kernels.bounds import sound_gap
-from ...kernels.svm.dual import DualProblem, DualSolution, Gram
-from ...kernels.svm.smo import solve_smo, solve_to_gap
+from ...kernels.svm.dual import DualProblem, DualSolution, Gram, Warm
+from ...kernels.svm.logistic import LogisticProblem, solve_logistic
+from ...kernels.svm.ridge import solve_ridge
+from ...kernels.svm.smo import GAP_PER_TOL, MAX_TIGHTENING, MAX_TIGHTENINGS, solve_smo, solve_to_gap
 from ...kernels.weights.domains import Domain
 from ...kernels.weights.level_programs import Cuts
 
@@ -33,6 +35,8 @@ STEPS_BEFORE_LEVEL = 3  # slow steps in a row, after which the level method take
 
 MAX_SHRUNK_SHARE = 0.9  # the working set is chosen anew when it would shrink to this share of itself
 
+ModelProblem = DualProblem | LogisticProblem
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -43,7 +47,7 @@ class Trial:
     beta: np.ndarray
     bias: float
     decision: np.ndarray
-    linear: float  # `c'beta - kink ||beta||_1`, the constant of its cut
+    linear: float  # the dual value without the part of the kernels, such as `c'beta - kink ||beta||_1`: the constant of its cut
     # value, upper: dual and primal value
     value: float
     upper: float
@@ -149,13 +153,16 @@ def best_multiple(problem: DualProblem, beta: np.ndarray, decision: np.ndarray, 
     return max(min(largest, problem.linear(beta) / square) if square > 0 else largest, 0.0) * beta
 
 
-def continue_search(fresh: WeightState, last: WeightState, problem: DualProblem, scale: float) -> WeightState:
+def continue_search(fresh: WeightState, last: WeightState, problem: ModelProblem, scale: float) -> WeightState:
     """Return a warm start from ``last``, the final state for another C. ``scale``: the new C divided by the old one.
 
-    The coefficients are the feasible multiple of the old ones with the greatest dual value. If C grows, old solutions remain feasible, so
-    their cuts remain valid: the working set, and the cuts that bounded the optimum, are kept.
+    The coefficients are the feasible multiple of the old ones with the greatest dual value. If C grows, old solutions remain feasible and
+    the dual does not fall, so their cuts remain valid: the working set, and the cuts that bounded the optimum, are kept.
     """
-    point = {"theta": last.best_theta, "beta": best_multiple(problem, last.best_beta, last.best_decision, scale)}
+    beta = last.best_beta
+    if isinstance(problem, DualProblem):
+        beta = best_multiple(problem, beta, last.best_decision, scale)
+    point = {"theta": last.best_theta, "beta": beta}
     bounding = np.flatnonzero(last.mix > 0)
     if scale < 1 or not len(bounding):
         return replace(fresh, **point)
@@ -171,7 +178,14 @@ def next_inner_tol(state: WeightState, tol: float) -> float:
     return min(FIRST_TOL, max(min(INNER_TOL, tol), INNER_SHARE * state.relative_gap))
 
 
-def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: float, share: float = GAP_SHARE) -> DualSolution:
+def solve_model(gram: Gram, problem: ModelProblem, tol: float, warm: Warm = None) -> DualSolution:
+    """Solve a model: one linear system for a squared loss, Newton steps for the logistic loss, else sequential minimal optimisation."""
+    if isinstance(problem, LogisticProblem):
+        return solve_logistic(gram, problem, warm=warm, tol=tol)
+    return (solve_ridge if problem.is_squared else solve_smo)(gram, problem, warm=warm, tol=tol)
+
+
+def solve_machine(gram: Gram, problem: ModelProblem, state: WeightState, tol: float, share: float = GAP_SHARE) -> DualSolution:
     """Solve a model at the scheduled tolerance, then continue until the solver's own gap is at most ``share`` times the gap between the
     bounds.
     """
@@ -179,17 +193,27 @@ def solve_machine(gram: Gram, problem: DualProblem, state: WeightState, tol: flo
     def aim(solution: DualSolution) -> float:
         return share * max(min(state.upper, solution.upper) - state.floor, tol * max(1.0, abs(solution.upper)))
 
-    return solve_to_gap(gram, problem, warm=state.beta, tol=next_inner_tol(state, tol), aim=aim)
+    inner_tol = next_inner_tol(state, tol)
+    if isinstance(problem, DualProblem) and not problem.is_squared:
+        return solve_to_gap(gram, problem, warm=state.beta, tol=inner_tol, aim=aim)
+    solution = solve_model(gram, problem, inner_tol, state.beta)
+    for _ in range(MAX_TIGHTENINGS):
+        wanted = aim(solution)
+        if solution.gap <= wanted or not solution.converged:
+            break
+        inner_tol *= max(GAP_PER_TOL * wanted / solution.gap, MAX_TIGHTENING)
+        solution = solve_model(gram, problem, inner_tol, solution)
+    return solution
 
 
-def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
+def solve_fixed(gram: Gram, problem: ModelProblem, tol: float) -> DualSolution:
     """Solve a model with fixed weights, at the final tolerance."""
-    return solve_smo(gram, problem, tol=min(INNER_TOL, tol))
+    return solve_model(gram, problem, min(INNER_TOL, tol))
 
 
-def make_trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
+def make_trial(problem: ModelProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
     """Return a solved model with its quadratic forms, and the root of J's Hessian if known."""
-    figures = problem.linear(solution.beta), float(solution.objective), float(solution.upper)
+    figures = problem.utility(solution.beta), float(solution.objective), float(solution.upper)
     return Trial(theta, solution.beta, float(solution.bias), solution.decision, *figures, s, root)
 
 
@@ -239,7 +263,7 @@ def average_dual(state: WeightState) -> np.ndarray:
     return state.mix @ state.cut_betas[: len(state.mix)]
 
 
-def certify_all_kernels(state: WeightState, problem: DualProblem, mean: np.ndarray, s: np.ndarray, domain: Domain) -> WeightState:
+def certify_all_kernels(state: WeightState, problem: ModelProblem, mean: np.ndarray, s: np.ndarray, domain: Domain) -> WeightState:
     """Return the state with the lower bound over all kernels, from the averaged solution. Violating kernels join the working set.
 
     ``mean`` is the result of :func:`average_dual`, and ``s`` its quadratic forms. If no kernel outside the working set violates the bound,
@@ -247,7 +271,7 @@ def certify_all_kernels(state: WeightState, problem: DualProblem, mean: np.ndarr
     ``cut_forms``.
     """
     value, best = domain.support(s)
-    lower = max(state.lower, problem.linear(mean) - 0.5 * value)
+    lower = max(state.lower, problem.utility(mean) - 0.5 * value)
     missing = (best > 0) & ~state.active
     if not missing.any():
         return replace(state, lower=max(lower, state.floor))

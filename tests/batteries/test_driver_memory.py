@@ -67,6 +67,9 @@ CASES = {
     "group-lasso-stream-rows": Case("group-lasso", {"lam": 0.05}, ((500, 400), (5000, 400), (2000, 8000)), store={"layout": "both"}),
     "mkl": Case("mkl", {"kernels": KERNELS, "tol": 0.1, "max_iter": 3}, ((300, 10), (1500, 10), (4000, 10))),
     "mkl-passes": Case("mkl", {"kernels": KERNELS, "tol": 0.1, "max_iter": 1}, ((300, 10), (2500, 10), (5000, 10)), limit="48MiB"),
+    "mkl-logistic": Case(
+        "mkl", {"kernels": KERNELS, "loss": "logistic", "C": 1e4, "tol": 0.1, "max_iter": 2}, ((300, 10), (700, 10), (2500, 10))
+    ),
     "mkl-stored": Case(
         "mkl",
         {"kernels": KERNELS, "grams": "store", "gram_store": "FOLDER", "tol": 0.1, "max_iter": 3},

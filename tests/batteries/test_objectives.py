@@ -207,6 +207,19 @@ def kernel_cases():
             lambda model: told.mkl(model, K, [one], "hinge"),
             CLOSE,
         )
+    for loss, published in (("squared_hinge", "half squared_hinge"), ("logistic", "logistic")):
+        yield Case(
+            f"MKLClassifier-{loss}",
+            lambda loss=loss: api.MKLClassifier(**mkl, loss=loss, scale=None).fit(X, THREE),
+            lambda model, published=published: told.mkl(model, K, each, published),
+            CLOSE,
+        )
+    yield Case(
+        "MKLRegressor-squared",
+        lambda: api.MKLRegressor(**mkl, loss="squared", scale=None).fit(X, Y),
+        lambda model: told.mkl(model, K, [Y], "squared"),
+        CLOSE,
+    )
     yield Case(
         "MKLClassifier-three",
         lambda: api.MKLClassifier(**mkl, scale=None).fit(X, THREE),

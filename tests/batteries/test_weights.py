@@ -25,7 +25,12 @@ WITHIN = {"kernels": ["rbf(gamma=0.5) trace centre", "poly(degree=2) cosine", "l
 SMALL = {"kernels": ["rbf(gamma=0.5)", "linear", "rbf[0:3]"]}
 SETTINGS = {
     "TriClassSVC": [{}, {"kernel": "rbf[0:3] centre"}, {"balance": None}],
-    "MKLClassifier": [{}, *({"kernels": [*KERNELS, "rbf[0:3]"], "grams": where} for where in ("memory", "recompute"))],
+    "MKLClassifier": [
+        {},
+        *({"kernels": [*KERNELS, "rbf[0:3]"], "grams": where} for where in ("memory", "recompute")),
+        *({**SMALL, "loss": loss} for loss in ("squared_hinge", "logistic")),
+    ],
+    "MKLRegressor": [{}, {**SMALL, "loss": "squared"}],
     "TwoLayerMKLRegressor": [SMALL],
     "TwoLayerMKLClassifier": [{**SMALL, "infinite": True, "max_new_kernels": 2, "scale": None}],
     "LatentTaskMKLClassifier": [SMALL],

@@ -224,6 +224,12 @@ CASES: dict[str, Case] = {
     "mkl-simplemkl": Case("mkl", {**MKL, "constraint": "simplex", "solver": "simplemkl"}, _sparse, OTHER_MKL),
     "mkl-single-classes": Case("mkl", {**MKL, "solver": "single"}, _three, OTHER_MKL, {"test_share": 0.25}),
     "mkl-box-fgm": Case("mkl", {**MKL, "constraint": "box", "B": 2, "solver": "fgm"}, _dense, OTHER_MKL),
+    "mkl-squared-hinge-box": Case(
+        "mkl", {**MKL, "loss": "squared_hinge", "constraint": "box", "B": 2}, _dense, ({**MKL, "loss": "logistic"}, "loss")
+    ),
+    "mkl-logistic-classes-recompute": Case(
+        "mkl", {**MKL, "loss": "logistic", "grams": "recompute"}, _three, OTHER_MKL, {"test_share": 0.25}
+    ),
     "mkl-regression": Case("mkl", MKL, _real, OTHER_MKL, {"test_share": 0.25}),
     "unsupervised-mkl": Case("unsupervised-mkl", UMKL, _dense, OTHER_UMKL),
     "unsupervised-mkl-gain-recompute": Case(

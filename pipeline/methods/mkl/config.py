@@ -35,6 +35,9 @@ class MKLConfig(GramConfig):
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp, l1_lp: exponent of the weights in the constraint")
     B: Count = Field(10, description="box: largest sum of the weights, each at most 1")
     C: Positive = Field(1.0, description="inverse regularisation strength, as in scikit-learn's SVC")
+    loss: Literal["auto", "hinge", "squared_hinge", "logistic", "epsilon_insensitive", "squared"] = Field(
+        "auto", description="loss of a row; auto: the first that suits the target"
+    )
     solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = Field(
         "auto",
         description="solver of the weights; auto: the fastest; or a baseline",

@@ -39,7 +39,8 @@ class MKLClassifier(_MKL, Classifier):
         \min_{\theta \in \Theta} \max_\alpha 1'\alpha - \frac{1}{2} (\alpha y)' \Bigl(\sum_q \theta_q K_q\Bigr) (\alpha y)
         \quad 0 \le \alpha \le C, \; y'\alpha = 0
 
-    over a convex set of weights :math:`\Theta`. Several classes are fitted one-vs-rest, each with its own weights.
+    over a convex set of weights :math:`\Theta`. This is the problem of the hinge loss; other losses have another term in place of
+    :math:`1'\alpha`. Several classes are fitted one-vs-rest, each with its own weights.
 
     Parameters
     ----------
@@ -60,6 +61,9 @@ class MKLClassifier(_MKL, Classifier):
     C : float > 0, default=1.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
+    loss : {"hinge", "squared_hinge", "logistic"}, default='hinge'
+        Loss of a row with margin m = y f(x): ``"hinge"``, max(0, 1 - m); ``"squared_hinge"``, half its square; or ``"logistic"``,
+        log(1 + exp(-m)), whose decision values are log odds.
     solver : {"auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"}, default='auto'
         ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"fgm"`` (in the box),
         ``"simplemkl"`` (on the simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and
@@ -141,6 +145,7 @@ class MKLClassifier(_MKL, Classifier):
         p: float = 2.0,
         B: int = 10,
         C: float = 1.0,
+        loss: Literal["hinge", "squared_hinge", "logistic"] = "hinge",
         solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
@@ -163,6 +168,7 @@ class MKLClassifier(_MKL, Classifier):
         self.p = p
         self.B = B
         self.C = C
+        self.loss = loss
         self.solver = solver
         self.tau = tau
         self.normalize = normalize
@@ -183,9 +189,9 @@ class MKLClassifier(_MKL, Classifier):
 class MKLRegressor(_MKL, Regressor):
     r"""Support vector regression on a weighted sum of kernels, with learnt weights.
 
-    The loss is :math:`C s \sum_i \max(0, |y_i - f(x_i)| - \epsilon s)` with s the standard deviation of the target, and the weights lie in
-    a convex set. The target is centred and scaled internally, so that C and epsilon have the same meaning in every unit. Coefficients and
-    intercept are in the unit of the target, objective and bounds in its square.
+    The loss is :math:`C s \sum_i \max(0, |y_i - f(x_i)| - \epsilon s)` with s the standard deviation of the target, or
+    :math:`C \sum_i (y_i - f(x_i))^2`; the weights lie in a convex set. The target is centred and scaled internally, so that C and epsilon
+    have the same meaning in every unit. Coefficients and intercept are in the unit of the target, objective and bounds in its square.
 
     Parameters
     ----------
@@ -206,6 +212,8 @@ class MKLRegressor(_MKL, Regressor):
     C : float > 0, default=1.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC`` and, for a target of standard deviation 1, ``SVR``.
+    loss : {"epsilon_insensitive", "squared"}, default='epsilon_insensitive'
+        Loss of a row: ``"epsilon_insensitive"``, zero inside the tube of half-width ``epsilon``; or ``"squared"``, the squared residual.
     solver : {"auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"}, default='auto'
         ``"auto"``: second-order steps, or steps of the level method if they fail. ``"level"``, ``"silp"``, ``"fgm"`` (in the box),
         ``"simplemkl"`` (on the simplex), ``"alternate"``: solvers of these names. Baselines: ``"uniform"`` (equal weights) and
@@ -282,6 +290,7 @@ class MKLRegressor(_MKL, Regressor):
         p: float = 2.0,
         B: int = 10,
         C: float = 1.0,
+        loss: Literal["epsilon_insensitive", "squared"] = "epsilon_insensitive",
         solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
@@ -303,6 +312,7 @@ class MKLRegressor(_MKL, Regressor):
         self.p = p
         self.B = B
         self.C = C
+        self.loss = loss
         self.solver = solver
         self.tau = tau
         self.normalize = normalize
@@ -389,6 +399,7 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
         p: float = 2.0,
         B: int = 10,
         Cs: int | Sequence[float] | None = 10,
+        loss: Literal["hinge", "squared_hinge", "logistic"] = "hinge",
         solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
@@ -417,6 +428,7 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
         self.p = p
         self.B = B
         self.Cs = Cs
+        self.loss = loss
         self.solver = solver
         self.tau = tau
         self.normalize = normalize
@@ -501,6 +513,7 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
         p: float = 2.0,
         B: int = 10,
         Cs: int | Sequence[float] | None = 10,
+        loss: Literal["epsilon_insensitive", "squared"] = "epsilon_insensitive",
         solver: Literal["auto", "level", "silp", "fgm", "simplemkl", "alternate", "uniform", "single"] = "auto",
         tau: float = 0.3,
         normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine"] = "trace",
@@ -528,6 +541,7 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
         self.p = p
         self.B = B
         self.Cs = Cs
+        self.loss = loss
         self.solver = solver
         self.tau = tau
         self.normalize = normalize

@@ -9,13 +9,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, Gram
+from ....kernels.svm.dual import DenseGram, DualSolution, Gram
+from ....kernels.svm.logistic import LogisticProblem
 from ....kernels.svm.weight_model import curvature_root, free_part, free_rows, is_model_cheaper
 from ....kernels.weights.domains import NormDomain
 from ...grams.grams import Grams
-from ...loops.kernel_weights import Trial, WeightState, average_dual, certify_all_kernels, make_trial
+from ...loops.kernel_weights import ModelProblem, Trial, WeightState, average_dual, certify_all_kernels, make_trial
 
 CUT_BYTES = 32 << 20  # shares of all tiles in the forms of cuts that one pass brings
+
+# Logistic loss: a second-order model leaves out rows whose curvature is below this share of C. Their ridges would dwarf all others.
+MIN_WEIGHT_SHARE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -29,15 +33,19 @@ class Solved:
     matrix: np.ndarray | None = None
 
 
-def with_second_order_model(gram: Gram, problem: DualProblem, solution: DualSolution, kernels: int) -> Solved:
+def with_second_order_model(gram: Gram, problem: ModelProblem, solution: DualSolution, kernels: int) -> Solved:
     """Return ``solution``. If a second-order model is worth its cost and the Gram matrix is in the driver, add the matrix of that model."""
-    free = free_rows(problem, solution.beta)
+    if isinstance(problem, LogisticProblem):
+        weights = problem.weights(solution.beta)
+        free, ridges = np.flatnonzero(weights > MIN_WEIGHT_SHARE * problem.cost), 1.0 / np.maximum(weights, np.finfo(float).tiny)
+    else:
+        free, ridges = free_rows(problem, solution.beta), problem.ridges()
     if not isinstance(gram, DenseGram) or not is_model_cheaper(problem.n, len(free), kernels):
         return Solved(solution)
-    return Solved(solution, free, free_part(gram.array, free, problem.ridges()))
+    return Solved(solution, free, free_part(gram.array, free, ridges))
 
 
-def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Sequence[DualProblem], solved: Sequence[Solved]) -> list[Trial]:
+def quadratic_forms(grams: Grams, states: Sequence[WeightState], problems: Sequence[ModelProblem], solved: Sequence[Solved]) -> list[Trial]:
     """Return a trial per SVM: its solution with the quadratic forms of the kernels in its working set. One pass serves all SVMs without a
     second-order model, another pass all SVMs with such a model.
     """
@@ -64,7 +72,7 @@ def _scatter(values: np.ndarray, kernels: np.ndarray, active: np.ndarray) -> np.
     return np.where(active, scattered, 0.0)
 
 
-def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightState, problem: DualProblem, solved: Solved) -> Trial:
+def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightState, problem: ModelProblem, solved: Solved) -> Trial:
     beta, free, matrix = solved.solution.beta, solved.free, solved.matrix
     assert free is not None and matrix is not None
     s = _scatter(np.maximum(np.einsum("kn,n->k", products, beta), 0.0), kernels, state.active)
@@ -72,7 +80,7 @@ def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightSt
     return make_trial(problem, state.theta, solved.solution, s, curvature_root(matrix, working, problem.sum_constraint is not None))
 
 
-def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProblem, domain: NormDomain) -> WeightState:
+def certify_with_all_kernels(grams: Grams, state: WeightState, problem: ModelProblem, domain: NormDomain) -> WeightState:
     """Return the state with the lower bound over all kernels, and with the kernels that violate it added to the working set. This takes one
     or more passes.
     """

@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.svm.smo import solve_smo
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
 from ...core.result import Result, Step, ended_early
 from ...grams.grams import Grams
-from ...grams.settings import check_machines, machines_items
+from ...grams.settings import check_machines
 from ...inputs.folds import fold_masks
 from ...inputs.kernel_checks import emit_warnings, kernel_warnings
 from ...inputs.kernels import gram_settings, resolved_kernels, with_decided_kernels, with_gram_store
-from ...inputs.labels import Inputs, dual_problems, store_inputs
+from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, predicted_codes, r_squared, scores_of
-from ...loops.kernel_weights import add_cut, continue_search, initial_state, solve_fixed
+from ...loops.kernel_weights import add_cut, continue_search, initial_state, solve_fixed, solve_model
 from ...loops.protocol import bound_figures
 from ...models.build import build_model
 from ...models.kernel import KernelModel, is_selected
@@ -35,7 +34,7 @@ from ...models.model import Tables
 from ...models.tables import followed_tables
 from .config import MKLConfig
 from .forms import Solved, quadratic_forms
-from .problem import UNFINISHED, MKLProblem, MKLState
+from .problem import UNFINISHED, MKLProblem, MKLState, model_problems
 
 FOLDS = 5
 
@@ -58,10 +57,9 @@ def _score(problem: MKLProblem, grams: Grams, q: int, seed: int) -> float:
     codes, classes = (fit.codes, ()) if isinstance(fit, AccuracyTracker) else (fit.target, None)
     for mask in fold_masks(codes, classes, FOLDS, seed):
         for m, one in enumerate(problem.problems):
-            without_rows = replace(one, lo=np.where(mask, 0.0, one.lo), hi=np.where(mask, 0.0, one.hi))
-            solution = solve_smo(gram, without_rows, tol=problem.config.tol)
+            solution = solve_model(gram, one.without(mask), problem.config.tol)
             values[m, mask] = solution.decision[mask] + solution.bias
-    used = np.any([one.hi > one.lo for one in problem.problems], axis=0)
+    used = np.any([one.used for one in problem.problems], axis=0)
     if isinstance(fit, AccuracyTracker):
         return float(np.mean(predicted_codes(values)[used] == fit.codes[used]))
     score = r_squared(fit.target[used], problem.problems[0].unit.values(values[0, used]))
@@ -205,7 +203,7 @@ def shared_problem(configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence
     problems, trackers, machine_configs = [], [], []
     for config in configs:
         for mask in masks:
-            machines = dual_problems(config, inputs.without(mask), config.epsilon)
+            machines = model_problems(config, inputs.without(mask))
             if inputs.classes is None:
                 trackers.append(R2Tracker(len(problems), inputs.target, mask))
             else:
@@ -213,5 +211,6 @@ def shared_problem(configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence
             problems += machines
             machine_configs += [config] * len(machines)
     n, k = inputs.data.n_rows, len(specs)
-    check_machines(settings, machines_items(settings, n, k, len(problems), resources.driver_memory), n, k, resources, MKL.name)
-    return MKLProblem(first, inputs, tuple(specs), tuple(problems), settings, resources, tuple(trackers), tuple(machine_configs))
+    problem = MKLProblem(first, inputs, tuple(specs), tuple(problems), settings, resources, tuple(trackers), tuple(machine_configs))
+    check_machines(settings, problem.memory_items, n, k, resources, MKL.name)
+    return problem

@@ -15,20 +15,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
-from ....kernels.svm.dual import DualProblem
+from ....kernels.svm.dual import squared_hinge_problem, target_problem
+from ....kernels.svm.logistic import LogisticProblem, logistic_problem
+from ....kernels.svm.weight_model import is_model_cheaper
 from ....kernels.weights.domains import BoxSet, ElasticNetSet, L1LpSet, LpBall, NormDomain
 from ....storage import DataError
-from ...core.memory import driver_plan
+from ...core.memory import Item, driver_plan
 from ...core.resources import Resources
 from ...grams.grams import Grams, lazy_grams
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings, machines_items
-from ...inputs.labels import Inputs
+from ...grams.weighted_sum import fits_driver
+from ...inputs.labels import Inputs, checked_costs, dual_problems, labels_of, resolve_loss, row_costs
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.kernel_weights import (
     GAP_SHARE,
     MIN_KERNELS_TO_SHRINK,
     STEPS_BEFORE_LEVEL,
+    ModelProblem,
     Trial,
     WeightState,
     add_cut,
@@ -81,6 +85,24 @@ def weight_set(config: MKLConfig) -> NormDomain:
     return ElasticNetSet({"elastic_net": config.v, "simplex": 1.0, "l2": 0.0}[config.constraint])
 
 
+def model_problems(config: MKLConfig, inputs: Inputs) -> list[ModelProblem]:
+    """Return one dual problem per binary model, of the parameter ``loss``.
+
+    Raises ValueError for a loss that does not suit the target, DataError if a class has no row of positive weight.
+    """
+    loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared_hinge", "logistic"))
+    if loss in ("hinge", "epsilon_insensitive"):
+        return list(dual_problems(config, inputs, config.epsilon))
+    cost = checked_costs(row_costs(config, inputs), inputs)
+    if loss == "squared":
+        return [target_problem(loss, inputs.target, config.epsilon, cost)]
+    labels = [labels_of(inputs, machine) for machine in range(inputs.n_machines)]
+    if loss == "logistic":
+        return [logistic_problem(one, cost) for one in labels]
+    # The parameter C multiplies half the squares, the cost of the dual problem whole squares.
+    return [squared_hinge_problem(one, 0.5 * cost) for one in labels]
+
+
 @dataclass(eq=False)
 class MKLProblem:
     """SVMs that share the passes over Gram matrices. There is one SVM per class, fold and grid point, each with its own weights."""
@@ -88,7 +110,7 @@ class MKLProblem:
     config: MKLConfig  # what concerns the matrices is the same for all machines
     inputs: Inputs
     specs: tuple[KernelSpec, ...]
-    problems: tuple[DualProblem, ...]
+    problems: tuple[ModelProblem, ...]
     settings: GramSettings
     planned: Resources  # where it was made: what decides the passes
     fits: tuple[AccuracyTracker | R2Tracker, ...] = ()  # classifiers and regressions whose accuracy, or R2, is followed
@@ -107,15 +129,30 @@ class MKLProblem:
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Gram policy, number of tasks per pass, and memory of a task in bytes."""
-        n, k, machines = self.data.n_rows, len(self.specs), len(self.problems)
+        n, k = self.data.n_rows, len(self.specs)
         passes = GramPasses(self.data, self.specs, self.settings, self.planned)
         return {
             **self.settings.describe(n, k),
-            **driver_plan(machines_items(self.settings, n, k, machines, self.planned.driver_memory)),
-            "machines": machines,
+            **driver_plan(self.memory_items),
+            "machines": len(self.problems),
             "iterations_at_most": self.config.max_iter,
             **sum_plan(passes, *self._form_bytes(passes)),
         }
+
+    @cached_property
+    def memory_items(self) -> tuple[Item, ...]:
+        """The driver's memory items: those of the hinge, and the float64 matrices over all rows that other losses need."""
+        n, k, memory, first = self.data.n_rows, len(self.specs), self.planned.driver_memory, self.problems[0]
+        items, is_logistic = machines_items(self.settings, n, k, len(self.problems), memory), isinstance(first, LogisticProblem)
+        if not fits_driver(n, memory) or not (isinstance(first, LogisticProblem) or first.ridge is not None):
+            return items
+        models = self._n_models if is_model_cheaper(n, n, k) else 0
+        return *items, ("a Newton step, and second-order models of all rows", 8 * n * n * (is_logistic + models))
+
+    @property
+    def _n_models(self) -> int:
+        """Number of SVMs whose solver makes second-order models."""
+        return sum(uses_model(config.solver, domain) for config, domain in zip(self.configs, self.domains, strict=True))
 
     def _form_bytes(self, passes: GramPasses) -> list[int]:
         """Return the sizes in bytes of the results of the passes:
@@ -127,8 +164,7 @@ class MKLProblem:
         vectors = [len(self.problems)]
         if len(self.specs) >= MIN_KERNELS_TO_SHRINK:
             vectors.append(min(cuts_at_once(passes.k, passes.n), max(config.max_iter for config in self.configs)))
-        pairs = zip(self.configs, self.domains, strict=True)
-        models = sum(uses_model(config.solver, domain) for config, domain in pairs) if passes.holds_sum else 0
+        models = self._n_models if passes.holds_sum else 0
         return [*map(passes.forms, vectors), *([passes.products(models)] if models else [])]
 
     @property

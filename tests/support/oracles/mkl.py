@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 @dataclass
 class Problem:
-    """N rows, Q kernels K_q = F_q F_q' of low rank with trace N, labels, loss weight C, balance v."""
+    """N rows, Q kernels K_q = F_q F_q' of low rank with trace N, labels (or numbers, of the squared loss), loss weight C, balance v."""
 
     features: list
     y: np.ndarray
@@ -108,30 +108,64 @@ def dual_optimum(problem):
     return -found.fun, found.x[:N]
 
 
-def machine(problem, theta):
-    """max over alpha of D(theta, alpha), by SLSQP. Value, alpha and the quadratic forms s(alpha)."""
+def utility(problem, loss, a):
+    """What the dual of a loss has beside the kernels, U(alpha), and its slopes; for the squared loss alpha is beta."""
     y, C = problem.y, problem.C
-    signed = problem.grams * np.outer(y, y)
+    match loss:
+        case "hinge":
+            return a.sum(), np.ones(len(a))
+        case "squared_hinge":
+            return a.sum() - a @ a / (2 * C), 1 - a / C
+        case "logistic":
+            share = a / C
+            return -C * np.sum(share * np.log(share) + (1 - share) * np.log(1 - share)), np.log((1 - share) / share)
+        case "squared":
+            return y @ a - a @ a / (4 * C), y - a / (2 * C)
+
+
+def primal_value(problem, loss, theta, beta, bias):
+    """The primal value at given weights and coefficients, written out."""
+    y, K = problem.y, np.tensordot(theta, problem.grams, 1)
+    f = K @ beta + bias
+    each = {
+        "hinge": lambda: np.maximum(0, 1 - y * f),
+        "squared_hinge": lambda: 0.5 * np.maximum(0, 1 - y * f) ** 2,
+        "logistic": lambda: np.log1p(np.exp(-y * f)),
+        "squared": lambda: (y - f) ** 2,
+    }
+    return 0.5 * beta @ K @ beta + problem.C * each[loss]().sum()
+
+
+def machine(problem, theta, loss="hinge"):
+    """max over alpha of D(theta, alpha), by SLSQP. Value, alpha and the quadratic forms s(alpha)."""
+    C, signs = problem.C, np.ones(len(problem.y)) if loss == "squared" else problem.y
+    least, most = {"logistic": (1e-9 * C, C * (1 - 1e-9)), "squared_hinge": (0, None), "squared": (None, None)}.get(loss, (0, C))
+    signed = problem.grams * np.outer(signs, signs)
     K = np.tensordot(theta, signed, 1)
-    balance = {"type": "eq", "fun": lambda a: a @ y, "jac": lambda a: y}
+    balance = {"type": "eq", "fun": lambda a: a @ signs, "jac": lambda a: signs}
+
+    def value(a):
+        gain, slope = utility(problem, loss, a)
+        return 0.5 * a @ K @ a - gain, K @ a - slope
+
     found = minimize(
-        lambda a: (0.5 * a @ K @ a - a.sum(), K @ a - 1),
-        np.full(len(y), 0.5 * C),
+        value,
+        np.full(len(signs), 0.0 if loss == "squared" else 0.5 * C),
         jac=True,
-        bounds=[(0, C)] * len(y),
+        bounds=[(least, most)] * len(signs),
         constraints=[balance],
         method="SLSQP",
         options=options(),
     )
-    alpha = np.clip(found.x, 0, C)
+    alpha = np.clip(found.x, least, most)
     return -found.fun, alpha, np.einsum("i,qij,j->q", alpha, signed, alpha)
 
 
-def weights_optimum(problem, inside):
+def weights_optimum(problem, inside, loss="hinge"):
     """min over the set of J(theta), by SLSQP on values and gradients of `machine`; ``inside`` is the set's constraint. Value and theta."""
 
     def value(theta):
-        found, _, s = machine(problem, theta)
+        found, _, s = machine(problem, theta, loss)
         return found, -0.5 * s
 
     n = len(problem.features)

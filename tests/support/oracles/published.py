@@ -21,6 +21,7 @@ def losses(name, y, f, epsilon=0.1):
         "logistic": lambda: np.logaddexp(0.0, -y * f),
         "hinge": lambda: np.maximum(0.0, 1.0 - y * f),
         "squared_hinge": lambda: np.maximum(0.0, 1.0 - y * f) ** 2,
+        "half squared_hinge": lambda: 0.5 * np.maximum(0.0, 1.0 - y * f) ** 2,
         "epsilon_insensitive": lambda: s * np.maximum(0.0, rest - epsilon * s),
     }[name]()
 

@@ -53,6 +53,18 @@ def test_file_text_and_gram_store_name_the_same_kernels(place: Path, tmp_path: P
     assert both["summary"]["n_kernels"] == 1 and result(["inspect", tmp_path / "new"], capsys)["kernels"] == 1
 
 
+def test_a_logistic_fit_predicts_probabilities_without_calibration(place: Path, tmp_path: Path, capsys):
+    fit = ["fit", "mkl", "--data", place / "train", "--kernels", "rbf;linear", "--loss", "logistic", "--test-share", "0.25"]
+    summary = result([*fit, "--run", tmp_path / "run"], capsys)["summary"]
+    assert summary["stop"] == "tol" and 0 <= summary["gap"] <= 1e-3 * summary["objective"]
+    result(["predict", tmp_path / "run", place / "test", tmp_path / "out.csv", "--proba"], capsys)
+    with (tmp_path / "out.csv").open() as file:
+        given = list(csv.DictReader(file))
+    shares = np.array([[float(row[f"p_{label}"]) for label in "012"] for row in given])
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-6)
+    assert load_model(tmp_path / "run").calibration.kind == "logistic"
+
+
 def test_a_grid_takes_kernels_and_gram_stores_as_a_fit_does(place: Path, tmp_path: Path, capsys):
     words = ["tune", "mkl", "--data", place / "train", "--grid", "C=1,3", "--folds", "2"]
     grams = result([*words, "--run", tmp_path / "a", "--kernels", "precomputed", "--gram-store", place / "grams"], capsys)
@@ -138,6 +150,7 @@ def test_a_workflow_names_kernels_in_every_way(place: Path, capsys):
         (["--kernels", "spectrum(k=2)"], 3, "reads strings; the data set holds numbers"),
         (["--kernels", "precomputed", "--gram-store", "nowhere"], 6, "nowhere"),
         (["--set", "solver=simplemkl"], 2, "needs constraint='simplex'"),
+        (["--loss", "squared"], 2, "the target holds classes; use 'hinge' or 'squared_hinge' or 'logistic'"),
     ],
 )
 def test_what_is_wrong_is_named(place: Path, tmp_path: Path, capsys, words: list[str], code: int, message: str):
