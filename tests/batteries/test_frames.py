@@ -412,3 +412,8 @@ def test_codes_of_labels_and_tasks_stay_apart():
         assert model.classes_.tolist() == sorted(set(labels.tolist())) and set(model.predict(frame).tolist()) <= set(labels.tolist())
     model = MultiTaskMKLClassifier(**KERNELS).fit(frame, y, codes.astype(object)[::-1])
     assert model.tasks_.tolist() == SNOMED.tolist()
+
+
+def test_an_integer_that_floats_cannot_hold_is_named_with_its_column():
+    with pytest.raises(ValueError, match=r"x1.*9007199254740993"):
+        FGMClassifier().fit(np.array([[1, 2], [3, 2**53 + 1]]), [0, 1])

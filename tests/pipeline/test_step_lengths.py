@@ -8,6 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from gramplane import GroupLassoRegressor, MultiTaskSelector
+from gramplane.kernels.group_lasso.step_lengths import StepWatch
 
 NAMED = r"raise gamma=1 to ([\d.e+]+), the largest squared norm of the rows"
 
@@ -79,3 +80,8 @@ def test_the_longest_row_of_earlier_calls_counts(name):
             for i in range(len(y)):
                 model.partial_fit(X[i : i + 1], y[i : i + 1], *((task[i : i + 1],) if more else ()), **more)
     assert float(re.search(NAMED, str(caught.value))[1]) >= X[0] @ X[0]
+
+
+@pytest.mark.parametrize(("miss", "is_long"), [(9.0, False), (11.0, True)])
+def test_steps_are_too_long_where_rows_miss_by_ten_targets_on_average(miss, is_long):
+    assert StepWatch(1.0).look(3 * 0.5 * (miss * 2.0) ** 2, 3.0, np.array([2.0, -1.0, 0.0])) == is_long

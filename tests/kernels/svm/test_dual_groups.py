@@ -125,7 +125,9 @@ def test_a_group_of_one_class_has_no_coefficients_and_the_sign_of_its_class():
     assert (found.decision[last] + found.biases[2]).min() == pytest.approx(1.0)
 
 
-def test_a_caps_last_point_is_feasible_and_said_not_to_be_converged():
+@pytest.mark.parametrize("refresh", [15, 1000])
+def test_a_caps_last_point_is_feasible_and_said_not_to_be_converged(monkeypatch, refresh):
+    monkeypatch.setattr("gramplane.kernels.svm.smo_shrink.REFRESH_STEPS", refresh)
     K, problem = case("svr", 100, 5, 6)
     found = solve_smo(DenseGram(K), problem, tol=1e-10, max_iter=40)
     assert not found.converged and found.iterations <= 40 and found.gap > 0

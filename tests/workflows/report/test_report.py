@@ -20,7 +20,7 @@ import pytest
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.records.charts import Chart, Legend, Series, short
 from gramplane.pipeline.records.csv_texts import CsvTexts
-from gramplane.pipeline.records.shared_charts import accuracy, gaps, objective, pixels, weights
+from gramplane.pipeline.records.shared_charts import accuracy, dual_ascents, gaps, objective, pixels, weights
 from gramplane.pipeline.runs.predictions import Predicted, predictions_writer
 from gramplane.storage import RunStore
 from gramplane.workflows import report
@@ -378,6 +378,13 @@ def test_charts_are_drawn_as_they_say():
     assert all(name in heat for name in ("k1", "k2", "r1"))
     with pytest.raises(KeyError):
         image_of(Chart("t", "c", "cake"))  # pyright: ignore[reportArgumentType] (what a type check refuses)
+
+
+def test_an_ascent_is_drawn_where_both_sides_are_known():
+    steps = [{"iteration": t, "dual": 1.0 * t, "primal": 9.0 - t} for t in (1, 2, 3)]
+    assert [chart.title for chart in dual_ascents(view(history=steps))] == ["Primal and dual"]
+    for side in ("dual", "primal"):
+        assert dual_ascents(view(history=[{**step, side: None} for step in steps])) == []
 
 
 def test_a_single_round_has_figures_and_no_lines():
