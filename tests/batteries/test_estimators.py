@@ -85,7 +85,12 @@ NOT_IN_ESTIMATOR = {
     "RuleEnsembleClassifierCV": {"refit"},
 }
 """Fields of the parameter models that do not concern an estimator, by the end of its name."""
-DECIDED = {("FGMClassifier", "loss"): "squared_hinge", ("FGMRegressor", "loss"): "squared"}
+DECIDED = {
+    ("FGMClassifier", "loss"): "squared_hinge",
+    ("FGMRegressor", "loss"): "squared",
+    ("MKLClassifier", "loss"): "hinge",
+    ("MKLRegressor", "loss"): "epsilon_insensitive",
+}
 """Defaults that the parameter model leaves to the target."""
 
 

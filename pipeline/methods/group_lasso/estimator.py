@@ -183,7 +183,7 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
     penalty : {"gl", "sgl", "egl", "l1", "linf"}, default='gl'
         Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
         ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
-        ``"linf"``: lam sum_g d_g ||w_g||_inf (L_{1,inf}); the weights of a group tend to one size. The batch solver of the hinge loss does
+        ``"linf"``: lam sum_g d_g ||w_g||_inf (L1,inf); the weights of a group tend to one size. The batch solver of the hinge loss does
         not have it.
     lam : float >= 0 or {"auto"}, default='auto'
         Regularisation strength: weight of the penalty, which is added to the mean loss. A group g of d_g features costs lam sqrt(d_g)
@@ -375,7 +375,7 @@ class GroupLassoRegressor(_GroupLasso, Regressor):
     penalty : {"gl", "sgl", "egl", "l1", "linf"}, default='gl'
         Penalty Omega. ``"gl"``, group lasso: lam sum_g sqrt(d_g) ||w_g||. ``"sgl"``, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g
         ||w_g||_1). ``"egl"``: as ``"sgl"``, with a threshold that decays over the rounds (see ``rho``). ``"l1"``: lam ||w||_1.
-        ``"linf"``: lam sum_g d_g ||w_g||_inf (L_{1,inf}); the weights of a group tend to one size. The batch solver of the hinge loss does
+        ``"linf"``: lam sum_g d_g ||w_g||_inf (L1,inf); the weights of a group tend to one size. The batch solver of the hinge loss does
         not have it.
     lam : float >= 0 or {"auto"}, default='auto'
         Regularisation strength: weight of the penalty, which is added to the mean loss. A group g of d_g features costs lam sqrt(d_g)

@@ -10,7 +10,7 @@ SIDES = (
     ("minus", "first class", 1),
     ("zero", "neither", 5),
     ("plus", "second class", 0),
-    ("relevant", "a class", 0),
+    ("any_class", "a class", 0),
 )  # figure of the history, its label, and its colour: of two classes, or of more
 
 

@@ -253,7 +253,7 @@ class TriClassProblem:
         if len(machines) == 1:
             return self.counts(machines[0])
         is_relevant = self.assigned(machines) >= 0
-        return {"zero": int(np.sum(~is_relevant)), "relevant": int(np.sum(is_relevant))}
+        return {"zero": int(np.sum(~is_relevant)), "any_class": int(np.sum(is_relevant))}
 
     def right(self, machines: Sequence[SearchState], rows: np.ndarray) -> np.ndarray:
         """Return, for the labelled rows of the classes in ``rows``, whether the binary models of a fit classify them correctly."""

@@ -114,10 +114,11 @@ def test_lazy_rounds_are_dense_rounds(name, loss):
 def test_rounds_of_any_norm_and_algorithm_are_dense_rounds_in_any_cut(name, p, algorithm):
     X, codes, values, _, rng = problem(4, n=100)
     order, rows, kept = np.concatenate([rng.permutation(100), [CLOSE], rng.permutation(100)]), rows_of(X, codes, values), np.arange(9) != 1
-    rounds = Rounds(task_penalty(name, 9, 0.3, p), 0.15, 9.0, "squared", True, kept, algorithm)
+    lam = 0.6 if p == np.inf else 0.15
+    rounds = Rounds(task_penalty(name, 9, 0.3, p), lam, 9.0, "squared", True, kept, algorithm)
     stream, pieces, opened = TaskStream.empty(9, 4), TaskStream.empty(9, 4), OpenRound.none()
     run_rounds(stream, rows, order, rounds, opened)
-    row, entry = weights_of(name if name != "lp1" else "amtfs", 0.15, 0.3)
+    row, entry = weights_of(name if name != "lp1" else "amtfs", lam, 0.3)
     masked = X * kept
     _, W, B, *_ = dense_rounds(masked, values, codes, order, 4, row, entry, 9.0, "squared", True, p, algorithm == "fobos")
     found = rounds.weights(stream)

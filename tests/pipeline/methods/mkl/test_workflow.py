@@ -60,9 +60,9 @@ def test_a_logistic_fit_predicts_probabilities_without_calibration(place: Path, 
     result(["predict", tmp_path / "run", place / "test", tmp_path / "out.csv", "--proba"], capsys)
     with (tmp_path / "out.csv").open() as file:
         given = list(csv.DictReader(file))
-    shares = np.array([[float(row[f"p_{label}"]) for label in "012"] for row in given])
+    shares = np.array([[float(row[f"probability[{label}]"]) for label in "012"] for row in given])
     np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-6)
-    assert load_model(tmp_path / "run").calibration.kind == "logistic"
+    assert not (tmp_path / "run" / "calibration").exists() and load_model(tmp_path / "run").model_.calibration is None
 
 
 def test_a_grid_takes_kernels_and_gram_stores_as_a_fit_does(place: Path, tmp_path: Path, capsys):

@@ -176,7 +176,7 @@ def test_a_run_predicts_scores_and_has_a_row_per_class_and_start(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         summary = run_method("tri-class-svm", params, data=str(tmp_path / "a"), run=run, extra=extra).summary
-    assert summary["zero"] + summary["relevant"] == 60 and sum(summary["assigned"].values()) == summary["relevant"]
+    assert summary["zero"] + summary["any_class"] == 60 and sum(summary["assigned"].values()) == summary["any_class"]
     assert len(summary["start"]) == 3 and "of every class" in summary["certified_over"]
     told = predict_store(run, str(tmp_path / "b"), str(tmp_path / "p.csv"), three_way=True)["predicted"]
     assert told == {name: n for name, n in {**summary["assigned"], NONE: summary["zero"]}.items() if n}
