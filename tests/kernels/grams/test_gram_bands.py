@@ -8,6 +8,7 @@ from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.bank.loops import count_packed
 from gramplane.kernels.grams import strips as gram_bands
 from gramplane.kernels.grams.blocks import gram_block
+from gramplane.kernels.grams.feature_sums import start_waves
 from gramplane.kernels.grams.normalization import KernelSums, Normalization, needs_diagonal_only
 from gramplane.kernels.grams.products import ProductSpec
 from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, as_specs, kernel_grid
@@ -47,6 +48,15 @@ def packed(specs, X, dtype=np.float32):
 def wide(n, d):
     """Rows wide enough for BLAS."""
     return np.random.default_rng(1).standard_normal((n, d))
+
+
+def test_waves_begin_with_cosines_and_sines_to_the_last_bits():
+    """The recursions go on from them for hundreds of terms."""
+    t = np.linspace(-np.pi, np.pi, 1001)
+    twice, c_old, s_old, c, s = np.full((5, len(t)), np.nan)
+    start_waves(t / 0.5 + 3.0, 3.0, 0.5, twice, c_old, s_old, c, s)
+    for found, exact in ((twice / 2, np.cos(t)), (c_old, np.cos(t)), (s_old, -np.sin(t)), (c, 1.0), (s, 0.0)):
+        np.testing.assert_allclose(found, exact, rtol=0, atol=2e-15)
 
 
 # -- banks -----------------------------------------------------------------------------------------------------------------

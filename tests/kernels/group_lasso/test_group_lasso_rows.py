@@ -74,6 +74,15 @@ def test_newton_steps_stay_few_where_most_rows_lie_far_from_their_margin():
     assert found.steps <= 20
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_same_features_are_left_out_whatever_the_unit_of_the_objective(unit):
+    """Interior points have no zeros: which features are zero is decided at the end, by shares of the objective."""
+    problem, _, _ = problem_of("hinge", "gl", bias=True)
+    found, scaled = solve_rows(problem, tol=1e-6), solve_rows(replace(problem, cost=unit * problem.cost, lam=unit * problem.lam), tol=1e-6)
+    np.testing.assert_array_equal(found.copies != 0, scaled.copies != 0)
+    assert found.copies.any() and not found.copies.all()
+
+
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_fista_never_goes_uphill_and_its_gap_bounds_what_is_left(loss):
     problem, _, _ = problem_of(loss, share=0.3)

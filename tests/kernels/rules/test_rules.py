@@ -16,6 +16,7 @@ from gramplane.kernels.rules.bits import (
     pack_bits,
     pack_conjunctions,
     pack_rows,
+    set_bits,
     unpack_bits,
     weighted_gram,
 )
@@ -146,6 +147,13 @@ def test_packed_products_are_those_of_the_columns(width, n):
     np.testing.assert_array_equal(shared, 2.0 * (flags.astype(int) @ flags.T))
     item = sorted({0, width // 2, width - 1})
     np.testing.assert_array_equal(unpack_bits(pack_conjunctions([item, []], columns, n), n), [flags[item].all(axis=0), np.ones(n)])
+
+
+@pytest.mark.parametrize("width", [1, 64, 65, 200])
+def test_positions_of_ones_are_those_of_the_flags(width):
+    flags = np.random.default_rng(width).integers(0, 2, (5, width), dtype=np.uint8)
+    flags[3] = 0
+    assert set_bits(pack_bits(flags)) == [np.flatnonzero(row).tolist() for row in flags]
 
 
 def test_curvature_takes_costs_as_bit_planes():

@@ -7,6 +7,7 @@ import pytest
 
 from gramplane import pipeline
 from gramplane.pipeline.core.engine import iterate
+from gramplane.pipeline.methods.mkl import method as mkl
 from gramplane.pipeline.records.config import FOLD_TOL_FACTOR
 from gramplane.pipeline.registry import METHODS
 from tests.support.searches import KERNELS, LABELS, TASKS, X, Y
@@ -55,6 +56,19 @@ def test_a_continued_fit_ends_at_the_optimum_of_a_fit_alone(name, more, chain):
 def test_where_no_coefficient_is_at_its_bound_one_step_or_two_say_so(name, more):
     *_, (_, _, cold, _, warm) = fits(name, [1e3, 1e4, 1e5], **more)
     assert warm.iteration <= 2 < cold.iteration
+
+
+@pytest.mark.parametrize("solver", ["auto", "single"])
+def test_folds_begin_with_the_weights_of_the_fit_on_all_rows(solver):
+    for method, run, whole, *_ in fits("MKLClassifier", [1.0, 1.0]):
+        ctx, config = run.planned, run.config.model_copy(update={"solver": solver})
+        every_row = mkl.shared_problem([config], run.inputs, [None], ctx)
+        folds = mkl.shared_problem([config], run.inputs, [np.arange(len(LABELS)) % 2 == fold for fold in range(2)], ctx)
+        fresh = method.init(folds, ctx)
+        begun = method.restart(folds, fresh, every_row, whole)
+        chosen = whole.machines[0].best_theta if solver == "auto" else fresh.machines[0].theta  # a single kernel is chosen anew
+        assert all(np.array_equal(machine.theta, chosen) for machine in begun.machines) and len(begun.machines) == 2
+        assert not np.array_equal(whole.machines[0].best_theta, fresh.machines[0].theta)
 
 
 def test_folds_are_solved_to_a_wider_tolerance_and_no_further():

@@ -369,6 +369,17 @@ def test_max_iter_warns_and_keeps_valid_bounds():
     assert found.lower_bound_ <= optimum <= found.upper_bound_
 
 
+def test_gaps_of_several_classes_are_those_of_the_class_that_is_farthest():
+    X, y = rows(15, classes=3)
+    with pytest.warns(ConvergenceWarning):
+        found = MKLClassifier(KERNELS, max_iter=2, scale=None).fit(X, y)
+        alone = [MKLClassifier(KERNELS, max_iter=2, scale=None).fit(X, y == label) for label in range(3)]
+    for name in ("relative_gap", "working_gap"):
+        gaps = np.array([one.history_[name] for one in alone])
+        np.testing.assert_allclose(found.history_[name], gaps.max(axis=0), rtol=1e-9)
+        assert np.ptp(gaps, axis=0).min() > 0
+
+
 def test_runs_on_stores(tmp_path):
     X, _ = rows(9)
     target = np.sin(6 * X[:, 0])

@@ -130,6 +130,16 @@ def test_a_fit_by_blocks_is_that_of_matrices(params, blocks, monkeypatch):
         np.testing.assert_allclose(there.score_users(users, direct=direct), here.score_users(users, direct=direct), atol=2e-3)
 
 
+def test_the_plan_has_room_for_the_vectors_of_all_views_that_are_searched_together(blocks, tmp_path):
+    X, table, _ = community()
+    ingest(X, tmp_path / "users", progress=None)
+    steps = {}
+    for count in (2, 4):
+        plan = start(tmp_path, "run", table, {**PARAMS, "kernels": SPECS[:count]}, dry_run=True).plan
+        steps[count] = next(row["bytes"] for row in plan["driver_holds"] if "Lanczos" in row["what"])
+    assert steps == {count: 8 * block_pass.LANCZOS_STEPS * N * count for count in (2, 4)}
+
+
 def test_sparse_similarities_are_those_of_dense_ones():
     views, (_, table, _) = similarities(), community()
     sparse = SocialStrengthRanker(0.05, tol=1e-9).fit(views, table[:, :2], table[:, 2])
