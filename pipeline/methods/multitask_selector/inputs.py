@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ....kernels.arrays import Array
 from ....kernels.group_lasso.on_rows import share_of_largest
+from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.step_lengths import StepWatch
 from ....kernels.group_lasso.task_selection import Progress, Rounds, TaskRows, task_penalty
 from ....kernels.losses import mean_loss
@@ -24,6 +25,11 @@ from ...records.scale import FeatureScale
 from .config import SelectorConfig
 
 Data = BlockStore | MemoryBlocks
+
+
+def penalty_of(config: SelectorConfig, n_features: int) -> GroupPenalty:
+    """Return the penalty that ``config`` names, over ``n_features`` rows of a coefficient matrix."""
+    return task_penalty(config.penalty, n_features, config.r, float(config.p))
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ class Solution:
 
 def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weights: np.ndarray, values: np.ndarray) -> float:
     """Return the objective (4.3): mean losses at decision values ``(n,)``, summed over tasks, plus the penalty."""
-    penalty = task_penalty(config.penalty, data.n_features, config.r, float(config.p))
+    penalty = penalty_of(config, data.n_features)
     return float(data.mean_weights @ mean_loss(config.loss).values(data.target, values)) + lam * penalty.value(weights)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.group_lasso.on_rows import check_solvable
-from ....kernels.group_lasso.task_selection import task_penalty
 from ....storage.errors import Matrix
 from ...core.method import Method
 from ...core.resources import Resources, RunContext
@@ -24,6 +23,7 @@ from ...models.linear import LinearModel, raw_coefficients
 from ...models.model import Tables
 from ...models.tables import name_features
 from .config import SelectorConfig
+from .inputs import penalty_of
 from .partial_fit import TaskLearner
 from .problem import CUT_SHORT, BatchProblem, BatchState, SelectorProblem, Way, choose_way
 from .rounds_problem import RoundsProblem, SelectorState
@@ -56,7 +56,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         refuse_more_classes(inputs)
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
         if config.algorithm == "fista":
-            check_solvable(config.loss, task_penalty(config.penalty, 1, config.r, float(config.p)))
+            check_solvable(config.loss, penalty_of(config, 1))
         way = _way(config, inputs, resources)
         batch = WorkingProblem if way == "working_set" else BatchProblem
         return (batch if config.algorithm == "fista" else RoundsProblem)(config, inputs, resources, way)

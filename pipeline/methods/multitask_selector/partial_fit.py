@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from ....kernels.group_lasso.step_lengths import StepWatch
-from ....kernels.group_lasso.task_selection import Diverged, OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
+from ....kernels.group_lasso.task_selection import Diverged, OpenRound, Rounds, TaskRows, TaskStream, run_rounds
 from .config import SelectorConfig
-from .inputs import divergence_message, look_at, task_rows
+from .inputs import divergence_message, look_at, penalty_of, task_rows
 
 
 @dataclass
@@ -27,7 +27,7 @@ class TaskLearner:
     @classmethod
     def after(cls, config: SelectorConfig, stream: TaskStream) -> Self:
         """Return the state after a stream whose last round is complete."""
-        penalty, none = task_penalty(config.penalty, len(stream.norms), config.r, float(config.p)), np.zeros(0)
+        penalty, none = penalty_of(config, len(stream.norms)), np.zeros(0)
         rounds = Rounds(penalty, float(config.lam), config.gamma, config.loss, config.fit_intercept, algorithm=config.algorithm)
         return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds, StepWatch(config.gamma))
 

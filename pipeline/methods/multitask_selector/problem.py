@@ -18,7 +18,6 @@ import scipy.sparse as sp
 from ....kernels.bounds import sound_gap
 from ....kernels.group_lasso import on_rows as batch
 from ....kernels.group_lasso.row_problem import RowProblem, TaskRows
-from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.losses import mean_loss
 from ....storage import BlockStore, MemoryBlocks
 from ...core.memory import Item, check_memory, driver_plan, total_bytes
@@ -28,7 +27,7 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_t
 from ...inputs.tasks import TaskInputs
 from ...passes.columns import NEEDS_ROWS, column_sizes, entry_count, has_rows, rows_to_make
 from .config import SelectorConfig
-from .inputs import Solution, auto_lam, objective_value, penalty_weight, selector_data
+from .inputs import Solution, auto_lam, objective_value, penalty_of, penalty_weight, selector_data
 
 
 class SelectorProblem(ABC):
@@ -218,7 +217,7 @@ class BatchProblem(SelectorProblem):
         config, rows, order = self.config, self.data.rows, self.data.used_rows
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
-        penalty = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r, float(config.p))
+        penalty = penalty_of(config, int(np.count_nonzero(state.kept)))
         losses = rows.target[order], self.data.mean_weights[order], mean_loss(config.loss)
         return RowProblem(TaskRows(X, edges), *losses, penalty, self.penalties(state)[0], config.fit_intercept)
 

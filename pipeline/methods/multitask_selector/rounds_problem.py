@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.group_lasso.step_lengths import StepWatch
-from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds, task_penalty
+from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds
 from ....kernels.losses import mean_loss
 from ...core.resources import Resources
 from ...core.result import Step
 from ...inputs.scores import accuracy_metrics
 from ...inputs.tasks import TaskInputs
 from .config import SelectorConfig
-from .inputs import Solution, divergence_message, look_at, objective_value, penalty_weight
+from .inputs import Solution, divergence_message, look_at, objective_value, penalty_of, penalty_weight
 from .problem import SelectorProblem, Way
 from .rows import BlockRows, MemoryRows
 
@@ -85,7 +85,7 @@ class RoundsProblem(SelectorProblem):
     def rounds(self, state: SelectorState) -> Rounds:
         """Return the objective that the steps of this phase minimise."""
         config, selectable = self.config, None if state.kept.all() else state.kept
-        penalty = task_penalty(config.penalty, self.data.n_features, config.r, float(config.p))
+        penalty = penalty_of(config, self.data.n_features)
         terms = penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept
         return Rounds(penalty, *terms, selectable, config.algorithm)
 

@@ -22,7 +22,6 @@ from ....kernels.group_lasso.on_moments import WorkingColumns
 from ....kernels.group_lasso.on_rows import RowSolution, solve_rows
 from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.group_lasso.task_gradients import norm_move
-from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.losses import mean_loss
 from ...core.memory import refuse
 from ...core.resources import Resources
@@ -31,7 +30,7 @@ from ...inputs.scores import accuracy_metrics
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
-from .inputs import Solution, auto_lam
+from .inputs import Solution, auto_lam, penalty_of
 from .norms_pass import norms_pass, task_norms
 from .problem import CUT_SHORT, FEWER_COLUMNS, FIRST_FEATURES, STEP_LIMITS, SelectorProblem, moments_fit, set_items
 
@@ -148,7 +147,7 @@ class WorkingProblem(SelectorProblem):
         if config.loss != "squared" and np.isfinite(state.objective) and np.isfinite(state.gap):
             # Far from the optimum a set is not worth a close solution: it will grow.
             tol = max(tol, GAP_SHARE * state.gap / state.objective)
-        loss, penalty = mean_loss(config.loss), task_penalty(config.penalty, p, config.r, float(config.p))
+        loss, penalty = mean_loss(config.loss), penalty_of(config, p)
         problem = RowProblem(columns, self._target, self._cost, loss, penalty, self.penalties(state)[0], config.fit_intercept)
         method = "auto" if moments_fit(p, self.data.n_tasks, resources.driver_memory) else "fista"
         limit = max(min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps), 0)
@@ -157,7 +156,7 @@ class WorkingProblem(SelectorProblem):
 
     def _certify(self, state: WorkingState, slopes: np.ndarray, resources: Resources) -> tuple[WorkingState, int]:
         """Return the state at new ``slopes``, with its bounds and its dual value, and the number of features evaluated."""
-        lam, penalty = self.penalties(state)[0], task_penalty(self.config.penalty, 1, self.config.r, float(self.config.p))
+        lam, penalty = self.penalties(state)[0], penalty_of(self.config, 1)
         moved = replace(
             state,
             bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes, self.data.n_tasks) * state.reaches,
@@ -179,7 +178,7 @@ class WorkingProblem(SelectorProblem):
         slopes, codes, data = np.empty_like(state.slopes), self.data.codes, self.data
         slopes[self.order] = state.slopes
         is_first = bool(np.isinf(state.bounds[features]).any())
-        penalty = task_penalty(self.config.penalty, 1, self.config.r, float(self.config.p))
+        penalty = penalty_of(self.config, 1)
         norms, reaches = task_norms(data.data, resources, features, slopes, data.mean_weights, codes, data.n_tasks, penalty, is_first)
         bounds, known = state.bounds.copy(), state.reaches.copy()
         bounds[features] = norms
