@@ -113,12 +113,6 @@ def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> Fl
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
 
-def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
-    """If the smallest eigenvalue of a symmetric matrix is negative, subtract it from the diagonal, in place."""
-    matrix.flat[:: len(matrix) + 1] += max(0.0, -least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix))
-    return matrix
-
-
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
     """Return the smallest eigenvalue of a symmetric ``n x n`` matrix, or slightly less, from ``product(x)``, the matrix times x ``(n,)``.
 

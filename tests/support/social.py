@@ -3,7 +3,8 @@
 import numpy as np
 import scipy.sparse as sp
 
-from gramplane.kernels.ranking.user_kernels import comment_kernel, incidence_kernel, row_factors, scaled_block, shift_to_semidefinite
+from gramplane.kernels.ranking.user_kernels import comment_kernel, incidence_kernel, row_factors, scaled_block
+from tests.support.oracles import social as oracle
 
 
 def raw_views(n=24, seed=0):
@@ -45,7 +46,7 @@ def normalise_row_maximum(gram):
     """Return a matrix with rows divided by their maxima, made symmetric and positive semi-definite; ``(n, n)``, a copy."""
     raw = np.asarray(gram, dtype=np.float64)
     factors = row_factors(raw.max(axis=1))
-    return shift_to_semidefinite(scaled_block(raw, factors, factors))
+    return oracle.shifted(scaled_block(raw, factors, factors))
 
 
 def training_pairs(contacts, comments, views, *, per_user=None, users=None, seed=0):

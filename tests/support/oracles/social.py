@@ -3,13 +3,18 @@
 import numpy as np
 from scipy.optimize import minimize
 
-from gramplane.kernels.ranking.user_kernels import row_factors, shift_to_semidefinite
+from gramplane.kernels.ranking.user_kernels import row_factors
+
+
+def shifted(K):
+    """K, with its smallest eigenvalue taken off the diagonal if that is negative."""
+    return K + max(0.0, -np.linalg.eigvalsh(K)[0]) * np.eye(len(K))
 
 
 def normalise_cosine(gram):
     """K_uv / sqrt(K_uu K_vv), shifted where the result is indefinite; rows without length become zero."""
     factors = row_factors(np.sqrt(np.maximum(np.diagonal(gram), 0.0)))
-    return shift_to_semidefinite(gram * factors[:, None] * factors)
+    return shifted(gram * factors[:, None] * factors)
 
 
 def centred(K):
