@@ -175,6 +175,8 @@ def test_a_tighter_tolerance_gives_no_worse_a_model(pair):
             assert summary["objective"] == pytest.approx(min(history), rel=ROUNDING)
         return
     assert tight["objective"] <= loose["objective"] + slack
-    assert (tight["gap"] is None) == (loose["gap"] is None)
-    assert tight["gap"] is None or tight["gap"] <= loose["gap"] + slack
-    assert tight["certified_over"] == loose["certified_over"]
+    # A search of rules that a bound ends at the looser tolerance may go on to where no bound of all rules is computed.
+    is_certified = [not summary["certified_over"].startswith("none") for summary in (loose, tight)]
+    assert [summary["gap"] is not None for summary in (loose, tight)] == is_certified and is_certified[0] >= is_certified[1]
+    if all(is_certified):
+        assert tight["gap"] <= loose["gap"] + slack and tight["certified_over"] == loose["certified_over"]

@@ -202,7 +202,7 @@ CASES: dict[str, Case] = {
     "group-lasso-batch-numbers": Case(
         "group-lasso", {**BATCH_LASSO, "penalty": "sgl", "lam": 1e-4, "tol": 1e-10}, _real, OTHER_BATCH_LASSO
     ),
-    "group-lasso-batch-largest": Case("group-lasso", {**BATCH_LASSO, "penalty": "linf"}, _by_rows, OTHER_BATCH_LASSO),
+    "group-lasso-batch-largest": Case("group-lasso", {**BATCH_LASSO, "penalty": "linf", "lam": 0.002}, _by_rows, OTHER_BATCH_LASSO),
     "group-lasso-largest-weights": Case("group-lasso", {**GROUP_LASSO, "penalty": "linf"}, _by_rows, OTHER_GROUP_LASSO),
     "group-lasso-fobos-regression": Case("group-lasso", {**GROUP_LASSO, "algorithm": "fobos", "gamma": 5.0}, _real, OTHER_GROUP_LASSO),
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
