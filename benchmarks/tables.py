@@ -168,7 +168,6 @@ HEADLINES: tuple[Headline, ...] = (
         "kta_path--kernel-selection-path-300-x-1-000-and-800-x-100-000",
         "{ours : pyHSICLasso | speed}",
         "{ours: planted among the 10 chosen} of 10 planted features (pyHSICLasso: {pyHSICLasso: planted among the 10 chosen})",
-        is_short=True,
     ),
     Headline(
         "stream of 100,000 × 1,000,000, settings of both sides by validation",

@@ -99,7 +99,9 @@ def split_remedy(message: str) -> tuple[str, str]:
 
     Examples
     --------
-    >>> split_remedy("stores/a holds another store; choose another path, or add --overwrite")
+    >>> split_remedy(
+    ...     "stores/a holds another store; choose another path, or add --overwrite"
+    ... )
     ('stores/a holds another store', 'choose another path, or add --overwrite')
     >>> split_remedy("rows: 3; 4 were expected")
     ('rows: 3; 4 were expected', '')

@@ -72,7 +72,7 @@ def workflow() -> str:
     lines = [
         "# Workflow files",
         "",
-        f"{WRITTEN} from the models that check a file. A workflow is YAML with `schema: {SCHEMA}`; unknown keys are refused, with "
+        f"{WRITTEN} from the models that check a file. A workflow is YAML with `schema: {SCHEMA}`; unknown keys are rejected, with "
         "the nearest known one. `gramplane run FILE --check` checks it, `gramplane config schema workflow` is the same as a JSON schema "
         "for editors. How to write one: [workflows](../guides/nightly.md).",
         "",

@@ -47,7 +47,7 @@ def opened(X: UserData, reader: str = "", digest: str | None = None) -> BlockSto
         name = store.encoding.feature_names[next(iter(store.encoding.coded_levels))]
         advice = "to make a feature of every level, ingest the source with another --missing"
         raise DataError(
-            f"column {name!r} holds level numbers (missing='keep'); only rule-ensemble accepts them, not {reader}; {advice}",
+            f"column {name!r} holds category numbers (missing='keep'); only rule-ensemble accepts them, not {reader}; {advice}",
             store.url,
         )
     return store

@@ -3,7 +3,13 @@
 A file in Airflow's ``dags`` folder needs two lines::
 
     from gramplane.workflows.airflow_dag import build_dag
-    dag = build_dag("/srv/jobs/fgm_select.yaml", schedule="@daily", start_date=datetime(2026, 11, 1), catchup=False)
+
+    dag = build_dag(
+        "/srv/jobs/fgm_select.yaml",
+        schedule="@daily",
+        start_date=datetime(2026, 11, 1),
+        catchup=False,
+    )
 
 Importing this module and building a DAG load PyYAML and Airflow, but not Dask, NumPy or pydantic. The file is therefore checked by the
 task that runs it; use ``gramplane run FILE --check`` to check it earlier.

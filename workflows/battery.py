@@ -59,7 +59,9 @@ class MethodCase:
     >>> from gramplane import ingest
     >>> from gramplane.testing import MethodCase
     >>> data = load_iris(return_X_y=True)
-    >>> case = MethodCase("fgm", {"B": 2}, lambda path: ingest(data, path), ({"B": 1}, "B"))
+    >>> case = MethodCase(
+    ...     "fgm", {"B": 2}, lambda path: ingest(data, path), ({"B": 1}, "B")
+    ... )
     >>> case.method
     'fgm'
     """

@@ -32,7 +32,7 @@ MEANING: dict[Exit, str] = {
     Exit.UNMET: "a score is beyond the bound of a check step: the model is not good enough",
     Exit.HELD: "another process holds this run or store (Airflow reads 99 as skipped)",
     Exit.INTERRUPTED: "interrupted by SIGINT; the checkpoint of the last finished round stands",
-    Exit.PIPE_CLOSED: "whoever read the output went away before it was written",
+    Exit.PIPE_CLOSED: "the program that read the output ended before all of it was written",
     Exit.TERMINATED: "terminated by SIGTERM; the checkpoint of the last finished round stands",
 }
 

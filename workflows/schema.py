@@ -79,9 +79,9 @@ class IngestArgs(Closed):
     dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
     scale: Literal["none", "unit-column", "standard", "max-abs", "unit-row"] = Field("none", description="scaling, stored as factors")
     task: Literal["classification", "regression"] | None = Field(
-        None, description="whether the target is a class or a number; default: a class, but more than 20 different numbers are refused"
+        None, description="whether the target is a class or a number; default: a class, but more than 20 different numbers are rejected"
     )
-    labels: list[str | int | float] | None = Field(None, description="the only class labels there may be; others are refused")
+    labels: list[str | int | float] | None = Field(None, description="the only class labels there may be; others are rejected")
     target: str | None = Field(None, description="column or array of the target, where the source has names")
     task_column: str | None = Field(None, description="column or array naming the task of each row")
     weight_column: str | None = Field(None, description="column or array of row weights")

@@ -161,7 +161,10 @@ def check_method(case: MethodCase, clusters: Sequence[str] = ()) -> None:
     >>> from gramplane import ingest
     >>> from gramplane.testing import MethodCase, check_method
     >>> case = MethodCase(
-    ...     "fgm", {"B": 2, "max_rounds": 2}, lambda path: ingest(load_iris(return_X_y=True), path), ({"B": 1, "max_rounds": 2}, "B")
+    ...     "fgm",
+    ...     {"B": 2, "max_rounds": 2},
+    ...     lambda path: ingest(load_iris(return_X_y=True), path),
+    ...     ({"B": 1, "max_rounds": 2}, "B"),
     ... )
     >>> check_method(case)  # doctest: +SKIP
     """

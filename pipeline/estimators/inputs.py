@@ -54,8 +54,13 @@ def use_client(client: Foreign) -> Iterator[None]:
     >>> from distributed import Client
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import FGMClassifier, use_client
-    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client, use_client(client):
-    ...     FGMClassifier(B=2, max_rounds=2).fit(*load_iris(return_X_y=True)).n_iter_
+    >>> with (
+    ...     Client(processes=False, n_workers=1, dashboard_address=None) as client,
+    ...     use_client(client),
+    ... ):
+    ...     FGMClassifier(B=2, max_rounds=2).fit(
+    ...         *load_iris(return_X_y=True)
+    ...     ).n_iter_
     2
     """
     token = _CLIENT.set(client)

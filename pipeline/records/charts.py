@@ -63,7 +63,12 @@ class Chart:
     Examples
     --------
     >>> from gramplane.plots import Chart
-    >>> Chart("Weights", "The two largest weights.", kind="ranking", names=("age", "dose")).names
+    >>> Chart(
+    ...     "Weights",
+    ...     "The two largest weights.",
+    ...     kind="ranking",
+    ...     names=("age", "dose"),
+    ... ).names
     ('age', 'dose')
     """
 

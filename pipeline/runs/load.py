@@ -44,7 +44,9 @@ def load_model(run: str | Path) -> Any:
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, load_model, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> load_model("runs/iris").predict(load_iris().data[:3])
     array([0, 0, 0])
     """

@@ -186,7 +186,9 @@ def predict_store(
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, predict_store, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> predict_store("runs/iris", "stores/iris", "predictions.csv")["rows"]
     150
     """
@@ -283,7 +285,9 @@ def score_store(
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, run_method, score_store
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> score_store("runs/iris", "stores/iris")["accuracy"] > 0.9
     True
     """

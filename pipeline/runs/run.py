@@ -55,7 +55,9 @@ class RunOutcome:
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> outcome.status
     'done'
     >>> outcome.summary["n_selected"]
@@ -174,10 +176,14 @@ def run_method(
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> outcome.status
     'done'
-    >>> run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris").status
+    >>> run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... ).status
     'already-done'
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
@@ -253,7 +259,9 @@ def resume_run(
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, resume_run, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> resume_run("runs/iris").status
     'already-done'
     """

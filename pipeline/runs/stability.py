@@ -54,7 +54,9 @@ def selection_stability(
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, run_method, selection_stability
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> sorted(selection_stability("runs/iris", n_resamples=10)["features"][0])
     ['feature', 'frequency', 'in_the_fit']
     """

@@ -199,7 +199,9 @@ def cross_validate(
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, cross_validate
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> rows = cross_validate("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", folds=3)
+    >>> rows = cross_validate(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", folds=3
+    ... )
     >>> [row["rounds"] for row in rows], rows[-1]["accuracy"] > 0.9
     ([1, 2], True)
     """
@@ -277,7 +279,14 @@ def tune(
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, load_model, tune
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = tune("fgm", {"C": [0.1, 1.0]}, data="stores/iris", run="runs/tuned", params={"B": 2, "max_rounds": 2}, folds=3)
+    >>> outcome = tune(
+    ...     "fgm",
+    ...     {"C": [0.1, 1.0]},
+    ...     data="stores/iris",
+    ...     run="runs/tuned",
+    ...     params={"B": 2, "max_rounds": 2},
+    ...     folds=3,
+    ... )
     >>> load_model("runs/tuned").score(*load_iris(return_X_y=True)) > 0.9
     True
     """

@@ -146,7 +146,8 @@ class ColumnReader:
         self.n_bytes += len(word.encode())
         if len(self.levels) >= MAX_LEVELS or self.n_bytes > self.limit:
             most = f"{MAX_LEVELS} categories" if len(self.levels) >= MAX_LEVELS else f"{self.limit} bytes of category names"
-            raise fault(f"more than {most}, too many for a nominal column; {self._leave_advice}", row)
+            advice = f"{self._leave_advice}, or hash it (guide: Sparse logs and text)"
+            raise fault(f"more than {most}, too many for a nominal column; {advice}", row)
         return self.levels.setdefault(word, len(self.levels))
 
     def _example(self) -> str:
@@ -186,7 +187,7 @@ class ColumnReader:
             said.append(f"{told}; {self._name_advice}")
         is_free = self.kind == "nominal" and not (self.is_known or self.is_named or self.is_typed)
         if is_free and len(self.levels) > max(_MANY, _NEARLY * self.n_rows):
-            told = f"column {self.name!r} has {len(self.levels):,} levels in {self.n_rows:,} rows, nearly one for every row"
+            told = f"column {self.name!r} has {len(self.levels):,} categories in {self.n_rows:,} rows, nearly one for every row"
             said.append(f"{told}, such as {self._example()}; {self._notation_advice}")
         return said
 

@@ -90,7 +90,11 @@ def ingest_grams(
     >>> import numpy as np
     >>> from gramplane import ingest_grams
     >>> x = np.arange(12.0).reshape(6, 2)
-    >>> store = ingest_grams(np.stack([x @ x.T, np.eye(6)]), "grams/two", names=["linear", "identity"])
+    >>> store = ingest_grams(
+    ...     np.stack([x @ x.T, np.eye(6)]),
+    ...     "grams/two",
+    ...     names=["linear", "identity"],
+    ... )
     >>> store.n, len(store.kernels)
     (6, 2)
     """

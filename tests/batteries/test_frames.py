@@ -240,9 +240,9 @@ def test_rules_read_names_and_missing_values_as_they_are(tmp_path):
             run_method(method, {}, data=str(tmp_path / "kept"), run=str(tmp_path / method))
     ingest(frame[["well", "ward"]].assign(y=y), tmp_path / "coded", target="y", missing="keep")
     for method in ("fgm", "mkl", "group-lasso"):
-        with pytest.raises(DataError, match=r"column 'ward' holds level numbers \(missing='keep'\); only rule-ensemble accepts them"):
+        with pytest.raises(DataError, match=r"column 'ward' holds category numbers \(missing='keep'\); only rule-ensemble accepts them"):
             run_method(method, {}, data=str(tmp_path / "coded"), run=str(tmp_path / method))
-    with pytest.raises(DataError, match="level numbers"):
+    with pytest.raises(DataError, match="category numbers"):
         FGMClassifier().fit(str(tmp_path / "coded"))
 
 
@@ -379,7 +379,7 @@ def test_levels_are_names_and_features_are_numbers_that_float64_holds():
     with pytest.raises(TypeError, match="column 'tags': argument must be a string or a real number, not list"):
         FGMClassifier().fit(frame.assign(tags=[[1, 2]] * N), y)
     with pytest.warns(
-        UserWarning, match="column 'code' has 60 levels in 60 rows, nearly one for every row, such as '0,5'; if these are numbers"
+        UserWarning, match="column 'code' has 60 categories in 60 rows, nearly one for every row, such as '0,5'; if these are numbers"
     ):
         FGMClassifier(B=1, max_rounds=1).fit(frame.assign(code=[f"{k},5" for k in range(N)]), y)
 

@@ -34,7 +34,7 @@ _CATEGORICAL = "Columns of a table whose values are names, although they look li
 @click.option("--dtype", default="auto", show_default=True, metavar="TYPE", help="float32, float64; auto: float32 when lossless.")
 @click.option("--scale", default="none", show_default=True, metavar="KIND", help="none, unit-column, standard, max-abs, unit-row.")
 @click.option("--task", metavar="KIND", help="classification (default; more than 20 different numbers ask for it by name) or regression.")
-@click.option("--labels", metavar="A,B,...", help="The only class labels there may be; others are refused.")
+@click.option("--labels", metavar="A,B,...", help="The only class labels there may be; others are rejected.")
 @click.option("--target", metavar="NAME", help="Column or array of the target.")
 @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
 @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")

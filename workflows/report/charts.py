@@ -29,7 +29,9 @@ def paint(axes: Axes, chart: Chart) -> None:
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> from matplotlib.figure import Figure
     >>> from gramplane.plots import list_charts, paint
     >>> axes = Figure().subplots()

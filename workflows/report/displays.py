@@ -55,6 +55,9 @@ class ChartDisplay:
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.chart.title}>"
+
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on ``ax``, or on a new figure, in the style of reports with a title; return the display."""
         if ax is None:
@@ -137,7 +140,9 @@ class PathDisplay(ChartDisplay):
     >>> from gramplane import FGMClassifier
     >>> from gramplane.plots import PathDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> display = PathDisplay.from_estimator(FGMClassifier(B=2, max_rounds=3).fit(X, y))
+    >>> display = PathDisplay.from_estimator(
+    ...     FGMClassifier(B=2, max_rounds=3).fit(X, y)
+    ... )
     >>> display.chart.title
     'Weights along the path'
     """
@@ -176,7 +181,9 @@ class WeightsDisplay(ChartDisplay):
     >>> from gramplane import FGMClassifier
     >>> from gramplane.plots import WeightsDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> display = WeightsDisplay.from_estimator(FGMClassifier(B=2, max_rounds=3).fit(X, y))
+    >>> display = WeightsDisplay.from_estimator(
+    ...     FGMClassifier(B=2, max_rounds=3).fit(X, y)
+    ... )
     >>> display.chart.title
     'Selected features'
     """
@@ -197,7 +204,9 @@ class RulesDisplay(ChartDisplay):
     >>> from gramplane import RuleEnsembleClassifier
     >>> from gramplane.plots import RulesDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> display = RulesDisplay.from_estimator(RuleEnsembleClassifier(C=0.1).fit(X, y))
+    >>> display = RulesDisplay.from_estimator(
+    ...     RuleEnsembleClassifier(C=0.1).fit(X, y)
+    ... )
     >>> display.chart.title
     'Rules by weight'
     """
@@ -214,7 +223,11 @@ class GroupsDisplay(ChartDisplay):
     >>> from gramplane import FGMClassifier
     >>> from gramplane.plots import GroupsDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> display = GroupsDisplay.from_estimator(FGMClassifier(B=1, max_rounds=3, groups=[j % 10 for j in range(30)]).fit(X, y))
+    >>> display = GroupsDisplay.from_estimator(
+    ...     FGMClassifier(
+    ...         B=1, max_rounds=3, groups=[j % 10 for j in range(30)]
+    ...     ).fit(X, y)
+    ... )
     >>> display.chart.title
     'Groups by weight'
     """
@@ -231,7 +244,9 @@ class GapDisplay(ChartDisplay):
     >>> from gramplane import FGMClassifier
     >>> from gramplane.plots import GapDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> display = GapDisplay.from_estimator(FGMClassifier(B=2, max_rounds=3).fit(X, y))
+    >>> display = GapDisplay.from_estimator(
+    ...     FGMClassifier(B=2, max_rounds=3).fit(X, y)
+    ... )
     >>> display.chart.title
     'Gaps'
     """

@@ -65,7 +65,9 @@ def list_charts(path: str | Path) -> list[Chart]:
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import ingest, run_method
     >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
-    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome = run_method(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris"
+    ... )
     >>> from gramplane.plots import list_charts
     >>> [chart.title for chart in list_charts("runs/iris")][:1]
     ['Selected features']

@@ -478,7 +478,9 @@ class StructurePreservingEmbedding(_Embedding):
     >>> from sklearn.neighbors import kneighbors_graph
     >>> from gramplane import StructurePreservingEmbedding
     >>> ring = np.eye(8, k=1) + np.eye(8, k=-7)
-    >>> model = StructurePreservingEmbedding().fit(None, graph=csr_array(ring + ring.T))
+    >>> model = StructurePreservingEmbedding().fit(
+    ...     None, graph=csr_array(ring + ring.T)
+    ... )
     >>> print(np.sort(kneighbors_graph(model.embedding_, 2)[[3]].indices))
     [2 4]
     >>> print(f"largest violation {model.worst_violation_:.1f}")

@@ -279,7 +279,9 @@ class GroupLassoClassifier(_GroupLasso, Classifier):
     >>> from sklearn.preprocessing import scale
     >>> from gramplane import GroupLassoClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = GroupLassoClassifier(lam=0.05, groups=[k % 10 for k in range(30)], epochs=5).fit(scale(X), y)
+    >>> model = GroupLassoClassifier(
+    ...     lam=0.05, groups=[k % 10 for k in range(30)], epochs=5
+    ... ).fit(scale(X), y)
     >>> model.active_groups_.tolist(), round(model.score(scale(X), y), 2)
     ([0, 1, 2, 6, 7], 0.94)
 
@@ -610,7 +612,9 @@ class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
     >>> from sklearn.preprocessing import scale
     >>> from gramplane import GroupLassoClassifierCV
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = GroupLassoClassifierCV(groups=[k % 10 for k in range(30)], lams=5).fit(scale(X), y)
+    >>> model = GroupLassoClassifierCV(
+    ...     groups=[k % 10 for k in range(30)], lams=5
+    ... ).fit(scale(X), y)
     >>> model.active_groups_.tolist(), round(model.best_score_, 2)
     ([0, 1, 4, 5, 6, 7, 8, 9], 0.97)
     """

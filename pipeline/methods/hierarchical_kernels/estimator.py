@@ -206,7 +206,9 @@ class HierarchicalKernelClassifier(_Hierarchical, TaskClassifier):
     >>> from gramplane import HierarchicalKernelClassifier
     >>> X = np.random.default_rng(0).normal(size=(80, 4))
     >>> y = X[:, 0] * X[:, 1] > 0
-    >>> model = HierarchicalKernelClassifier("subsets(gaussian; depth=2)", tol=0.05).fit(X, y)
+    >>> model = HierarchicalKernelClassifier(
+    ...     "subsets(gaussian; depth=2)", tol=0.05
+    ... ).fit(X, y)
     >>> len(model.active_set_), round(model.score(X, y), 2)
     (7, 0.82)
 
@@ -393,7 +395,9 @@ class HierarchicalKernelRegressor(_Hierarchical, TaskRegressor):
     >>> import numpy as np
     >>> from gramplane import HierarchicalKernelRegressor
     >>> X = np.random.default_rng(0).normal(size=(80, 4))
-    >>> model = HierarchicalKernelRegressor("subsets(gaussian; depth=2)", loss="squared", tol=0.05).fit(X, X[:, 0] * X[:, 1])
+    >>> model = HierarchicalKernelRegressor(
+    ...     "subsets(gaussian; depth=2)", loss="squared", tol=0.05
+    ... ).fit(X, X[:, 0] * X[:, 1])
     >>> len(model.active_set_), round(model.score(X, X[:, 0] * X[:, 1]), 2)
     (11, 0.75)
 

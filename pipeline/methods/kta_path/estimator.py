@@ -450,7 +450,9 @@ class KTASelectionPathRegressor(_SelectionPath, Regressor):
     >>> import numpy as np
     >>> from gramplane import KTASelectionPathRegressor
     >>> X = np.random.default_rng(0).normal(size=(120, 30))
-    >>> path = KTASelectionPathRegressor(dp=0.05).fit(X, 5.0 * X[:, 3] ** 2 + 4.0 * X[:, 7])
+    >>> path = KTASelectionPathRegressor(dp=0.05).fit(
+    ...     X, 5.0 * X[:, 3] ** 2 + 4.0 * X[:, 7]
+    ... )
     >>> path.get_support(indices=True, p=path.p_for(6)).tolist()
     [3, 7, 8, 21, 22, 27]
 
@@ -550,7 +552,9 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from gramplane import KTASelectionPathCV
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> path = KTASelectionPathCV(dp=0.05, n_machines=4, Cs=[1, 10], cv=3).fit(X, y)
+    >>> path = KTASelectionPathCV(dp=0.05, n_machines=4, Cs=[1, 10], cv=3).fit(
+    ...     X, y
+    ... )
     >>> path.C_, round(path.best_score_, 2)
     (10.0, 0.97)
     """

@@ -169,7 +169,9 @@ class LatentTaskMKLClassifier(_LatentTaskMKL, TaskClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(90, 3)), np.arange(90) % 3
     >>> y = np.where(task < 2, X[:, 0], X[:, 1]) > 0
-    >>> model = LatentTaskMKLClassifier(["linear[0]", "linear[1]"], tol=0.05).fit(X, y, task)
+    >>> model = LatentTaskMKLClassifier(["linear[0]", "linear[1]"], tol=0.05).fit(
+    ...     X, y, task
+    ... )
     >>> [group.tasks for group in model.groups_ if len(group.tasks) > 1]
     [(0, 1)]
 
@@ -350,7 +352,9 @@ class LatentTaskMKLRegressor(_LatentTaskMKL, TaskRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(90, 3)), np.arange(90) % 3
     >>> y = np.where(task < 2, X[:, 0], X[:, 1])
-    >>> model = LatentTaskMKLRegressor(["linear[0]", "linear[1]"], tol=0.05).fit(X, y, task)
+    >>> model = LatentTaskMKLRegressor(["linear[0]", "linear[1]"], tol=0.05).fit(
+    ...     X, y, task
+    ... )
     >>> [group.tasks for group in model.groups_ if len(group.tasks) > 1]
     [(0, 1)]
 

@@ -47,8 +47,8 @@ class MKLClassifier(_MKL, Classifier):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
-        ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
-        single feature); else up to ten kernels on all features, with widths around the median distance.
+        ``predict``. Default for small data: 13 kernels on all features and 13 on each feature (ten Gaussian widths and three
+        polynomial degrees); else up to ten kernels on all features, with widths around the median distance.
     constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp", "box"}, default='elastic_net'
         Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, ``"l1_lp"``, or
         ``"box"``.
@@ -198,8 +198,8 @@ class MKLRegressor(_MKL, Regressor):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
-        ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
-        single feature); else up to ten kernels on all features, with widths around the median distance.
+        ``predict``. Default for small data: 13 kernels on all features and 13 on each feature (ten Gaussian widths and three
+        polynomial degrees); else up to ten kernels on all features, with widths around the median distance.
     constraint : {"elastic_net", "simplex", "l2", "lp", "l1_lp", "box"}, default='elastic_net'
         Constraint on the kernel weights theta >= 0: ``"elastic_net"``, ``"simplex"`` (v = 1), ``"l2"`` (v = 0), ``"lp"``, ``"l1_lp"``, or
         ``"box"``.
@@ -385,7 +385,9 @@ class MKLClassifierCV(_MKLPath, MKLClassifier):
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import MKLClassifierCV
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MKLClassifierCV(kernels=["rbf(gamma=0.5)", "linear"], Cs=[0.1, 1, 10], vs=[0.5, 1]).fit(X, y)
+    >>> model = MKLClassifierCV(
+    ...     kernels=["rbf(gamma=0.5)", "linear"], Cs=[0.1, 1, 10], vs=[0.5, 1]
+    ... ).fit(X, y)
     >>> model.best_params_, round(model.best_score_, 2)
     ({'C': 1.0, 'v': 1.0}, 0.97)
     """
@@ -499,7 +501,9 @@ class MKLRegressorCV(_MKLPath, MKLRegressor):
     >>> from sklearn.datasets import load_diabetes
     >>> from gramplane import MKLRegressorCV
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = MKLRegressorCV(kernels=["rbf(gamma=1)", "linear"], Cs=[1, 10, 100], cv=3).fit(X, y)
+    >>> model = MKLRegressorCV(
+    ...     kernels=["rbf(gamma=1)", "linear"], Cs=[1, 10, 100], cv=3
+    ... ).fit(X, y)
     >>> model.best_params_, round(model.best_score_, 2)
     ({'C': 1}, 0.49)
     """

@@ -128,7 +128,9 @@ class MultiTaskMKLClassifier(_MultiTaskMKL, TaskClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
-    >>> model = MultiTaskMKLClassifier(["linear[0]", "linear[1]", "rbf(gamma=0.5)"], p=4).fit(X, y, task)
+    >>> model = MultiTaskMKLClassifier(
+    ...     ["linear[0]", "linear[1]", "rbf(gamma=0.5)"], p=4
+    ... ).fit(X, y, task)
     >>> model.task_kernel_weights_.mean(axis=1).round(2).tolist()
     [0.92, 0.14, 0.89]
 
@@ -271,7 +273,9 @@ class MultiTaskMKLRegressor(_MultiTaskMKL, TaskRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1]
-    >>> model = MultiTaskMKLRegressor(["linear[0]", "linear[1]", "rbf(gamma=0.5)"], p=4).fit(X, y, task)
+    >>> model = MultiTaskMKLRegressor(
+    ...     ["linear[0]", "linear[1]", "rbf(gamma=0.5)"], p=4
+    ... ).fit(X, y, task)
     >>> model.task_kernel_weights_.mean(axis=1).round(2).tolist()
     [1.43, 10.78, 0.0]
 
@@ -381,7 +385,9 @@ class MultiTaskMKLClassifierCV(_MultiTaskMKLPath, MultiTaskMKLClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
-    >>> model = MultiTaskMKLClassifierCV(["linear[0]", "linear[1]"], ps=[2, 4], Cs=[0.1, 1]).fit(X, y, task)
+    >>> model = MultiTaskMKLClassifierCV(
+    ...     ["linear[0]", "linear[1]"], ps=[2, 4], Cs=[0.1, 1]
+    ... ).fit(X, y, task)
     >>> model.best_params_, round(model.best_score_, 2)
     ({'C': 1.0, 'p': 4}, 0.92)
     """
@@ -495,7 +501,9 @@ class MultiTaskMKLRegressorCV(_MultiTaskMKLPath, MultiTaskMKLRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1]
-    >>> model = MultiTaskMKLRegressorCV(["linear[0]", "linear[1]"], Cs=[1, 10]).fit(X, y, task)
+    >>> model = MultiTaskMKLRegressorCV(
+    ...     ["linear[0]", "linear[1]"], Cs=[1, 10]
+    ... ).fit(X, y, task)
     >>> model.best_params_, round(model.best_score_, 2)
     ({'C': 1}, 0.99)
     """

@@ -101,7 +101,10 @@ class SimpleNPKL(MappedRows):
     >>> from sklearn.metrics import adjusted_rand_score
     >>> from gramplane import SimpleNPKL
     >>> X, y = load_iris(return_X_y=True)
-    >>> pairs = [(i, j, 1 if y[i] == y[j] else -1) for i, j in zip(range(0, 140, 2), range(11, 150, 2))]
+    >>> pairs = [
+    ...     (i, j, 1 if y[i] == y[j] else -1)
+    ...     for i, j in zip(range(0, 140, 2), range(11, 150, 2))
+    ... ]
     >>> model = SimpleNPKL().fit(X, pairs)
     >>> round(adjusted_rand_score(y, model.cluster(3)), 2)
     0.94

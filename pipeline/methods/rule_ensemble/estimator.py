@@ -282,7 +282,9 @@ class RuleEnsembleClassifier(_RuleEnsemble, TaskClassifier):
     >>> import numpy as np
     >>> from gramplane import RuleEnsembleClassifier
     >>> X = np.random.default_rng(0).uniform(size=(200, 3)).round(2)
-    >>> model = RuleEnsembleClassifier(C=3.0, n_thresholds=4).fit(X, (X[:, 0] > 0.5) & (X[:, 1] <= 0.4))
+    >>> model = RuleEnsembleClassifier(C=3.0, n_thresholds=4).fit(
+    ...     X, (X[:, 0] > 0.5) & (X[:, 1] <= 0.4)
+    ... )
     >>> [rule["text"] for rule in model.rules_]
     ['x0 > 0.505', 'x1 <= 0.4', 'x1 > 0.4', 'x0 <= 0.485']
 
@@ -447,7 +449,9 @@ class RuleEnsembleRegressor(_RuleEnsemble, TaskRegressor):
     >>> import numpy as np
     >>> from gramplane import RuleEnsembleRegressor
     >>> X = np.random.default_rng(0).uniform(size=(200, 3)).round(2)
-    >>> model = RuleEnsembleRegressor(n_thresholds=4).fit(X, 20.0 + 5.0 * ((X[:, 0] > 0.5) & (X[:, 1] <= 0.4)))
+    >>> model = RuleEnsembleRegressor(n_thresholds=4).fit(
+    ...     X, 20.0 + 5.0 * ((X[:, 0] > 0.5) & (X[:, 1] <= 0.4))
+    ... )
     >>> model.rules_[0]["text"], round(model.rules_[0]["weight"], 1)
     ('x0 > 0.505 and x1 <= 0.4', 3.1)
 
@@ -558,7 +562,9 @@ class RuleEnsembleClassifierCV(CrossValidatedTasks, RuleEnsembleClassifier):
     >>> import numpy as np
     >>> from gramplane import RuleEnsembleClassifierCV
     >>> X = np.random.default_rng(0).uniform(size=(200, 3)).round(2)
-    >>> model = RuleEnsembleClassifierCV(Cs=[0.3, 3], n_thresholds=4, cv=3).fit(X, (X[:, 0] > 0.5) & (X[:, 1] <= 0.4))
+    >>> model = RuleEnsembleClassifierCV(Cs=[0.3, 3], n_thresholds=4, cv=3).fit(
+    ...     X, (X[:, 0] > 0.5) & (X[:, 1] <= 0.4)
+    ... )
     >>> model.best_params_, round(model.best_score_, 2)
     ({'C': 3.0}, 1.0)
     """

@@ -116,7 +116,14 @@ class SemanticKernelRanker(SpectralEstimator):
     Examples
     --------
     >>> from gramplane import SemanticKernelRanker
-    >>> looks = [[0.0, 0.1], [0.1, 0.0], [0.2, 0.1], [3.0, 0.2], [3.1, 0.0], [0.9, 4.0]]
+    >>> looks = [
+    ...     [0.0, 0.1],
+    ...     [0.1, 0.0],
+    ...     [0.2, 0.1],
+    ...     [3.0, 0.2],
+    ...     [3.1, 0.0],
+    ...     [0.9, 4.0],
+    ... ]
     >>> tags = ["duck pond", "duck pond", "duck", "toy", "toy car", "car"]
     >>> ranker = SemanticKernelRanker(n_neighbors=3).fit(looks, tags)
     >>> tags[ranker.rank()[0]]
@@ -351,7 +358,9 @@ class VisualRank(Estimator):
     Examples
     --------
     >>> from gramplane import VisualRank
-    >>> VisualRank().fit([[1.0, 0.8, 0.1], [0.8, 1.0, 0.5], [0.1, 0.5, 1.0]]).rank().tolist()
+    >>> VisualRank().fit(
+    ...     [[1.0, 0.8, 0.1], [0.8, 1.0, 0.5], [0.1, 0.5, 1.0]]
+    ... ).rank().tolist()
     [1, 0, 2]
 
     References

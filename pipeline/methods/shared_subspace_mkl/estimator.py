@@ -125,7 +125,9 @@ class SharedSubspaceMKLClassifier(_SharedSubspace, TaskClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
-    >>> model = SharedSubspaceMKLClassifier(["linear", "rbf(gamma=0.5)"]).fit(X, y, task)
+    >>> model = SharedSubspaceMKLClassifier(["linear", "rbf(gamma=0.5)"]).fit(
+    ...     X, y, task
+    ... )
     >>> round(model.score(X, y, task), 2)
     0.95
 
@@ -264,7 +266,9 @@ class SharedSubspaceMKLRegressor(_SharedSubspace, TaskRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1]
-    >>> model = SharedSubspaceMKLRegressor(["linear", "rbf(gamma=0.5)"]).fit(X, y, task)
+    >>> model = SharedSubspaceMKLRegressor(["linear", "rbf(gamma=0.5)"]).fit(
+    ...     X, y, task
+    ... )
     >>> round(model.score(X, y, task), 2)
     0.98
 

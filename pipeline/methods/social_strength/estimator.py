@@ -104,10 +104,18 @@ class SocialStrengthRanker(KernelEstimator):
     --------
     >>> import numpy as np
     >>> from gramplane import SocialStrengthRanker
-    >>> interests = np.array([[3, 1, 0], [2, 1, 0], [3, 2, 1], [0, 1, 3], [0, 2, 3], [1, 0, 2]])
-    >>> items = np.array([[1, 0, 2], [1, 1, 2], [0, 1, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0]])
+    >>> interests = np.array(
+    ...     [[3, 1, 0], [2, 1, 0], [3, 2, 1], [0, 1, 3], [0, 2, 3], [1, 0, 2]]
+    ... )
+    >>> items = np.array(
+    ...     [[1, 0, 2], [1, 1, 2], [0, 1, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0]]
+    ... )
     >>> views = [interests @ interests.T, items @ items.T]
-    >>> ties = SocialStrengthRanker().fit(views, [[0, 1], [0, 2], [3, 4], [0, 3], [1, 4], [2, 5]], [1, 1, 1, 0, 0, 0])
+    >>> ties = SocialStrengthRanker().fit(
+    ...     views,
+    ...     [[0, 1], [0, 2], [3, 4], [0, 3], [1, 4], [2, 5]],
+    ...     [1, 1, 1, 0, 0, 0],
+    ... )
     >>> ties.recommend(1, 2).tolist()
     [2, 0]
 

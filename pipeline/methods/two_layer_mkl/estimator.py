@@ -52,8 +52,8 @@ class TwoLayerMKLClassifier(_TwoLayer, Classifier):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
-        ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
-        one); else up to ten kernels on all features, with widths around the median distance.
+        ``predict``. Default for small data: 13 kernels on all features and 13 on each feature (ten Gaussian widths and three
+        polynomial degrees); else up to ten kernels on all features, with widths around the median distance.
     C : float > 0, default=10.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVC``.
@@ -138,7 +138,9 @@ class TwoLayerMKLClassifier(_TwoLayer, Classifier):
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import TwoLayerMKLClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = TwoLayerMKLClassifier(["rbf(gamma=0.5)", "linear"], C=10).fit(X[50:], y[50:])
+    >>> model = TwoLayerMKLClassifier(["rbf(gamma=0.5)", "linear"], C=10).fit(
+    ...     X[50:], y[50:]
+    ... )
     >>> model.kernel_weights_.round(2).tolist()
     [1.68, 0.0]
 
@@ -214,8 +216,8 @@ class TwoLayerMKLRegressor(_TwoLayer, Regressor):
     kernels : list of KernelSpec, str or callable, or "precomputed", or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
         radius]; or ``"precomputed"``, with a Gram store or matrices (n_kernels, n, n) in ``fit`` and (n_kernels, n_test, n_train) in
-        ``predict``. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
-        one); else up to ten kernels on all features, with widths around the median distance.
+        ``predict``. Default for small data: 13 kernels on all features and 13 on each feature (ten Gaussian widths and three
+        polynomial degrees); else up to ten kernels on all features, with widths around the median distance.
     C : float > 0, default=10.0
         Inverse regularisation strength: larger values fit the training data more closely. It multiplies the sum of losses, as in
         scikit-learn's ``SVR`` for a target of standard deviation 1.

@@ -42,8 +42,8 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     ----------
     kernels : list of KernelSpec, str or callable, or None, default=None
         Kernel expressions such as rbf(gamma=0.5), rbf (its width is the median distance of rows), poly(degree=2)[3,7:9] or linear[mean
-        radius]. Default: ``kernel_grid`` if it is small (ten Gaussian widths and three polynomial degrees, on all features and on each
-        one); else up to ten kernels on all features, with widths around the median distance.
+        radius]. Default for small data: 13 kernels on all features and 13 on each feature (ten Gaussian widths and three
+        polynomial degrees); else up to ten kernels on all features, with widths around the median distance.
     n_bases : int >= 1, default=10
         Number of samples that reconstruct a sample.
     gamma1 : float >= 0, default=0.01
@@ -104,7 +104,9 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     >>> from sklearn.datasets import load_iris
     >>> from gramplane import UnsupervisedMKL
     >>> X, _ = load_iris(return_X_y=True)
-    >>> model = UnsupervisedMKL(["rbf(gamma=0.5)", "rbf(gamma=2)", "linear"]).fit(X)
+    >>> model = UnsupervisedMKL(["rbf(gamma=0.5)", "rbf(gamma=2)", "linear"]).fit(
+    ...     X
+    ... )
     >>> model.kernel_weights_.round(2).tolist()
     [0.21, 0.79, 0.0]
 

@@ -346,6 +346,6 @@ class WideRows:
         number = np.nan if is_missing_word(cell) else as_number(cell)
         if number is None:
             reason = f"value {cell[:40]!r} {BEYOND if is_large_integer(cell) else 'is not a finite number'}"
-            advice = "; raise --budget (to 1GiB, say) to read names too: rows this wide are read as numbers only"
+            advice = "; in rows this wide, columns of numbers hold no texts: raise --budget (to 1GiB, say) to read them as names"
             raise DataError(reason + advice, self._name, self._line, column)
         return number

@@ -201,7 +201,7 @@ def test_a_level_for_nearly_every_row_is_said(make, texts, advice, tmp_path):
     frame, told = rows(35, y=["0", "1"]), []
     frame["code"] = [texts(k) for k in range(35)]
     ingest(make(tmp_path, frame), tmp_path / "S", target="y", warn=told.append)
-    assert len(told) == 1 and "'code' has 35 levels in 35 rows" in told[0] and advice in told[0]
+    assert len(told) == 1 and "'code' has 35 categories in 35 rows" in told[0] and advice in told[0]
     ingest(make(tmp_path, frame), tmp_path / "T", target="y", categorical=["code"], warn=told.append)
     assert len(told) == 1, "the user says that these are names"
 
