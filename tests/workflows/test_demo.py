@@ -46,7 +46,7 @@ def test_the_demo_tells_3_from_8_on_a_cluster_and_in_process_alike(tmp_path: Pat
     assert (found["status"], found["candidates"]) == ("done", 2144)
     assert found["accuracy"] >= 0.97 and 5 <= found["n_selected"] <= 40
     page = Path(found["report"]).read_text(encoding="utf-8")
-    assert "Pixels involved" in page and "Accuracy along the path" in page and len(page) < 2 << 20
+    assert "Pixels used" in page and "Accuracy along the path" in page and len(page) < 2 << 20
     with (tmp_path / "cluster" / "predictions.csv").open() as file:
         assert {row["prediction"] for row in csv.DictReader(file)} == {"3", "8"}
 
