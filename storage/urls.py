@@ -1,5 +1,6 @@
 """Locations of stores: checked names, and one interface for local folders and object-store URLs."""
 
+import json
 import os
 import re
 import secrets
@@ -33,13 +34,23 @@ def local_path(url: str | os.PathLike[str]) -> Path | None:
     return Path(os.path.abspath(parsed.text)) if parsed.kind in ("path", "file") else None
 
 
+def has_cells(folder: Path) -> bool:
+    """Return whether a folder is AnnData in the form of Zarr, by what is written at its root."""
+    root = next((path for name in (".zattrs", "zarr.json") if (path := folder / name).is_file()), None)
+    try:
+        found = {} if root is None else json.loads(root.read_bytes())
+        return found.get("attributes", found).get("encoding-type") == "anndata"
+    except (ValueError, AttributeError):  # whatever it is
+        return False
+
+
 def refuse_foreign(url: str | os.PathLike[str]) -> None:
     """Raise SchemaError for a local path that was never a store, so that it is not reported as a damaged store."""
     path = local_path(url)
     if path is not None and path.is_file():
         raise SchemaError(f"{url} is a file, not a block store; `gramplane ingest {url} STORE` makes one of it")
     parts = ("current.json", "manifest.json", "zarr.json", "columns", "v1")
-    if path is not None and path.is_dir() and not any((path / part).exists() for part in parts):
+    if path is not None and path.is_dir() and (has_cells(path) or not any((path / part).exists() for part in parts)):
         raise SchemaError(f"{url} is a folder, but not a block store; `gramplane ingest FILE STORE` makes one")
 
 

@@ -53,7 +53,7 @@ def meets(score: float | None, bound: str) -> bool:
 
 
 Bound = Annotated[str, BeforeValidator(_check_bound)] | None
-Form = Literal["auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "fasta", "strings"]
+Form = Literal["auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "h5ad", "zarr", "fasta", "strings"]
 
 
 class Closed(BaseModel):
@@ -65,7 +65,7 @@ class Closed(BaseModel):
 class IngestArgs(Closed):
     """Arguments of ``do: ingest``: a source becomes a block store."""
 
-    source: Source = Field(description="file to read, or a folder of Parquet files")
+    source: Source = Field(description="file to read, a folder of Parquet files, or AnnData Zarr")
     store: NewStore | None = Field(None, description="block store to write; default: the workflow's store")
     format: Form = Field("auto", description="form of the source; auto: by name")
     encoding: str | None = Field(None, description="encoding of text without a byte order mark, such as latin-1; default UTF-8")
@@ -93,8 +93,9 @@ class IngestArgs(Closed):
     join: list[File] | None = Field(None, description="tables about the people of a .bed file, joined by FID and IID: targets, covariates")
     keep: File | None = Field(None, description="list of the only people of a .bed file to read: FID and IID")
     extract: File | None = Field(None, description="list of the only variants of a .bed file to read")
+    layer: str | None = Field(None, description="layer of AnnData to read, or raw; default X")
     groups: File | None = Field(None, description="file with one group label per feature")
-    names: File | None = Field(None, description="file with one name per feature")
+    names: File | None = Field(None, description="file with one name per feature, or var:NAME, a column of var of AnnData")
     layout: Literal["columns", "both"] = Field("columns", description="column stripes, or row blocks as well")
     missing: Literal["refuse", "keep", "mean", "median", "indicator"] = Field(
         "refuse",

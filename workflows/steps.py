@@ -95,7 +95,8 @@ def source_mark(path: str) -> str:
         return object_mark(path)
     place = Path(require_path(path, "source"))
     if place.is_dir():
-        return " ".join(f"{file.name} {source_mark(str(file))}" for file in sorted(place.iterdir()) if file.is_file())
+        files = (file for file in sorted(place.rglob("*")) if file.is_file())
+        return " ".join(f"{file.relative_to(place)} {source_mark(str(file))}" for file in files)
     beside = [place.with_suffix(ending) for ending in (".bim", ".fam")] if place.suffix == ".bed" else []
     if beside:
         return " ".join(source_mark(str(file)) for file in beside) + f" {place.stat().st_size}-{place.stat().st_mtime_ns}"
@@ -113,9 +114,10 @@ def _digest_paths(*paths: str | Path) -> dict[str, str]:
     return {str(path): digest_of(path) for path in paths}
 
 
-def _named_files(context: StepContext, step: Step, *keys: str) -> list[str]:
-    """Return the paths in the given arguments of a step."""
-    return [context.read.path(getattr(step.args, key)) for key in keys if getattr(step.args, key) is not None]
+def _named_files(context: StepContext, step: Step, *keys: str) -> dict[str, str]:
+    """Return the paths in the given arguments of a step. (Names of genes may be a column of the source.)"""
+    given = {key: value for key in keys if (value := getattr(step.args, key)) is not None}
+    return {key: context.read.path(value) for key, value in given.items() if key != "names" or not value.startswith("var:")}
 
 
 _FILES = ("like", "groups", "names", "keep", "extract")  # arguments of an ingest that name one place
@@ -124,12 +126,12 @@ _FILES = ("like", "groups", "names", "keep", "extract")  # arguments of an inges
 def _ingest_inputs(context: StepContext, step: IngestStep) -> dict[str, str]:
     source = source_of(context.read, step)
     joined = map(context.read.path, step.args.join or ())
-    return {source: source_mark(source), **_digest_paths(*_named_files(context, step, *_FILES), *joined)}
+    return {source: source_mark(source), **_digest_paths(*_named_files(context, step, *_FILES).values(), *joined)}
 
 
 def _ingest(context: StepContext, step: IngestStep, dry_run: bool = False) -> StepResult:
     read, store = context.read, context.store(step)
-    moved: dict[str, Any] = {key: read.path(value) for key in _FILES if (value := getattr(step.args, key)) is not None}
+    moved: dict[str, Any] = dict(_named_files(context, step, *_FILES))
     moved["join"] = None if step.args.join is None else [read.path(file) for file in step.args.join]
     args = step.args.model_copy(update={"source": source_of(read, step), **moved})
     if dry_run:
@@ -224,7 +226,7 @@ def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutc
 
 def _use_inputs(context: StepContext, step: PredictStep | ScoreStep) -> dict[str, str]:
     files = _named_files(context, step, "covariates", *(("members", "user_labels") if isinstance(step, PredictStep) else ()))
-    return _digest_paths(require_path(context.store(step), "store"), *(run / "model" for run in context.models(step)), *files)
+    return _digest_paths(require_path(context.store(step), "store"), *(run / "model" for run in context.models(step)), *files.values())
 
 
 def _covariates(context: StepContext, step: PredictStep | ScoreStep) -> str | None:

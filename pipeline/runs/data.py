@@ -16,7 +16,7 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, SchemaEr
 from ...storage.places import is_local
 from ...storage.source import Source
 from ...storage.temporary import temporary_folder
-from ...storage.urls import local_path, open_objects
+from ...storage.urls import has_cells, local_path, open_objects
 from ...storage.versions import read_versions
 from ..core.resources import Emit
 from ..inputs.fit_warnings import column_widths
@@ -96,8 +96,8 @@ def as_store(run: str, source: str, emit: Emit) -> Iterator[str]:
 
 
 def is_file(source: str) -> bool:
-    """Return whether ``source`` is a file; stores are folders."""
-    return is_local(source) and Path(source).is_file()
+    """Return whether ``source`` is a file, or AnnData in a folder; stores are folders, too."""
+    return is_local(source) and (Path(source).is_file() or has_cells(Path(source)))
 
 
 def _training_source(run: str, source: str) -> Source:

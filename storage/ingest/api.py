@@ -31,7 +31,7 @@ from .encode import encode_rows
 from .files import make_local
 from .labels import Target, Tasks
 from .opening import collect_extras, comparison_key, follow_guide, open_input
-from .options import Options, Progress, check_integer, no_progress
+from .options import VAR, Options, Progress, check_integer, no_progress
 from .planning import plan_ingest, plan_remote
 from .reading import Source
 from .scratch import Scratch, private_folder, sweep_scratch
@@ -77,6 +77,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     join: Iterable[str] | None = None,
     keep: str | None = None,
     extract: str | None = None,
+    layer: str | None = None,
     layout: str = "columns",
     missing: str = "refuse",
     missing_words: Iterable[str] | None = None,
@@ -101,7 +102,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     source : path, URL, "-", array, frame, or (X, y)
         SVMlight text, CSV or TSV (plain, .gz, .bz2, .xz, .zst, or standard input); Parquet (also a folder of files), Feather and Arrow;
         .npz, .npy or .mat files. Files may be in an object store or on a web server, from where they are copied to scratch. Genotypes in a
-        local .bed file of PLINK with .bim and .fam beside it (docs/guides/genotypes.md). Sequences for string kernels in FASTA (label: the
+        local .bed file of PLINK with .bim and .fam beside it (docs/guides/genotypes.md). Cells in a .h5ad file, in AnnData Zarr, or in
+        an AnnData object (docs/guides/cells.md). Sequences for string kernels in FASTA (label: the
         word ``label=VALUE`` of the header) or one per line (``LABEL<tab>STRING``, or the string alone).
         An ndarray, SciPy sparse matrix or list of texts; a data frame of pandas, polars, Arrow or Dask (one partition at a time); a stream
         of record batches (``__arrow_c_stream__``); xarray data; or a ``dask.array`` (one row block at a time). Or a pair of features and
@@ -109,8 +111,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     store_url : path or URL
         The store; see `BlockStore`.
     format : str
-        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "fasta" or "strings"; "auto" uses the file extension,
-        and SVMlight for names without an extension.
+        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "h5ad", "zarr", "fasta" or "strings"; "auto" uses the
+        file extension, and SVMlight for names without an extension.
     encoding : str, optional
         Encoding of text without a byte order mark, such as "latin-1" [default: as in ``like``, else UTF-8].
     n_features : int, optional
@@ -140,7 +142,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. The factors are stored beside the raw values. The factor of an empty
         column is 0; with "standard", the factor of a constant column is 0, too.
     target, task_column, weight_column : str or array, optional
-        Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
+        Target, task and weight of the rows: a column name (CSV, Parquet, frames; ``obs:NAME`` of AnnData), a variable name (.npz, .mat;
+        default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).
     id_column : str or array, optional
         Names of the rows, as a column name, a variable name or an array; whole numbers or texts (`BlockStore.ids`).
@@ -156,11 +159,14 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         of these tables; -9 is missing.
     keep, extract : path, optional
         For genotypes: files that list the only people (FID and IID) or the only variants to read, one in a line.
+    layer : str, optional
+        For AnnData: the layer to read; "X", or "raw" if it has the same genes [default: as in ``like``, else "X"].
     groups : array or path, optional
         One label per feature, integers or texts; a file has one per line. Consecutive features with equal labels are never divided between
         stripes.
     names : list or path, optional
-        Feature names; a file has one per line [default: those of the source].
+        Feature names; a file has one per line. ``var:NAME``: a column of var of AnnData [default: as in ``like``, else those of the
+        source].
     layout : str
         "columns", or "both" to store row blocks as well.
     missing : str
@@ -236,6 +242,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
     words = None if missing_words is None else tuple(missing_words)
     chosen |= {"join": () if join is None else join, "keep": keep, "extract": extract}
+    column = names if isinstance(names, str) and names.startswith(VAR) else None
+    chosen |= {"layer": layer, "names": column}
     chosen |= {"missing_words": words, "decimal": decimal, "drop_missing_targets": bool(drop_missing_targets)}
     known = scale if isinstance(scale, ColumnScale) else None
     kind = scale if known is None else known.kind
@@ -248,7 +256,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         return plan_remote(location, nbytes, options, url, _scratch_folder(url, scratch, make=False))
     with make_local(source, scratch) as local_source:
         opened = open_input(local_source, options)
-        extras = collect_extras(opened, guide, options, names, groups)
+        extras = collect_extras(opened, guide, options, None if column else names, groups)
         extras.scale = extras.scale if known is None else known
         threads = threads or default_jobs(Path(opened.name))
         there = is_finished(open_objects(url))

@@ -13,10 +13,12 @@ from ..errors import SchemaError, UserData
 from ..meta import ColumnScale
 from ..source import GenotypeSource
 from ..source import Source as Followed
+from ..urls import has_cells
 from .build import Extras
 from .options import FORMATS, ROW_OPTIONS, Options, read_groups, read_names
 from .reading import Source
 from .tables.arrays import FileSource, object_source
+from .tables.cells import CellSource, cells_in_memory, open_cells
 from .tables.csv_text import CsvSource
 from .tables.genotypes import BedSource
 from .tables.groups import FeatherSource
@@ -49,6 +51,8 @@ ENDINGS = {
     "npy": (".npy",),
     "mat": (".mat",),
     "bed": (".bed",),
+    "h5ad": (".h5ad",),
+    "zarr": (".zarr",),
     "fasta": (".fasta", ".fa", ".fna", ".faa"),
 }
 """Formats by file extension; the extension of a compression may follow. A file name without an extension counts as SVMlight text."""
@@ -77,6 +81,9 @@ def open_input(source: UserData, options: Options) -> Source:
     for name in ("join", "keep", "extract"):
         if getattr(options, name) and not isinstance(opened, BedSource):
             raise SchemaError(f"{name} is for genotypes (.bed); {opened.name} is {opened.format}")
+    for name in ("layer", "names"):
+        if getattr(options, name) and not isinstance(opened, CellSource):
+            raise SchemaError(f"{name} is {getattr(options, name)!r}, which is for AnnData; {opened.name} is {opened.format}")
     if not isinstance(opened, Table):
         _check_filling(opened, options)
         for name in ("categorical", "drop", "columns"):
@@ -105,14 +112,16 @@ def _open_reader(source: UserData, options: Options) -> Source:
     if not isinstance(source, str | Path):
         if options.format not in ("auto", "array"):
             raise SchemaError(f"format is {options.format!r}, but source is a {type(source).__name__}, not a file")
-        return text_source(source, options) or object_source(source, options)
+        return cells_in_memory(source, options) or text_source(source, options) or object_source(source, options)
     if options.format == "array":
         raise SchemaError("format is 'array', but source is a path")
     if source == "-" and kind not in _TEXTS:
         raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
     if source != "-" and Path(source).is_dir():
+        if options.format == "zarr" or (options.format == "auto" and has_cells(Path(source))):
+            return open_cells(Path(source), "zarr", options)
         if options.format not in ("auto", "parquet"):
-            raise SchemaError(f"{source} is a folder; only Parquet is read from folders of files, and the format is {kind!r}")
+            raise SchemaError(f"{source} is a folder; only Parquet and AnnData Zarr are read from folders, and the format is {kind!r}")
         return ParquetFolder(source, options)
     return _open_file(source, kind, options)
 
@@ -126,6 +135,8 @@ def _open_file(source: str | Path, kind: str, options: Options) -> Source:
         return FileSource(Path(source), kind, options)
     if kind == "bed":
         return BedSource(Path(source), options)
+    if kind in ("h5ad", "zarr"):
+        return open_cells(Path(source), kind, options)
     if kind in ("csv", "tsv"):
         return CsvSource(source, options, "\t" if kind == "tsv" else None)
     if kind in ("parquet", "feather"):

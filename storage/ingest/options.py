@@ -27,7 +27,7 @@ def no_progress(done: int, total: int, phase: str) -> None:
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-FORMATS = ("auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "fasta", "strings", "array")
+FORMATS = ("auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "bed", "h5ad", "zarr", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "max-abs", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
@@ -39,6 +39,7 @@ ROW_OPTIONS = {
     "id": "id_column",
 }  # options that say where the row tables come from
 COVARIATE = "covariate:"  # before the name of a covariate in the name of its table
+OBS, VAR = "obs:", "var:"  # before the name of a column about the cells or the genes of an AnnData
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,
@@ -91,6 +92,8 @@ class Options:
     join: tuple[str, ...] = ()
     keep: str | None = None
     extract: str | None = None
+    layer: str | None = None
+    names: str | None = None
     budget: int = 256 << 20
     guide: Source | None = field(default=None, compare=False)
 
@@ -140,6 +143,10 @@ class Options:
         found: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
         return found | ({"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {})
 
+    def of_cells(self, name: str) -> str | None:
+        """Return the layer, or the column with the names of genes: as given, else as the ``like`` store has it."""
+        return getattr(self, name) or (None if self.guide is None else self.guide.options.get(name))
+
     @property
     def reads_missing(self) -> bool:
         """Whether missing values are accepted (stored or filled in)."""
@@ -179,6 +186,9 @@ class Options:
                 values[name] = "array"
         for name in ("join", "keep", "extract"):  # of these, too, the digest of the source covers what was taken from them
             del values[name]
+        for name in _OF_CELLS:
+            if values[name] is None:
+                del values[name]
         values["covariates"] = "array" if isinstance(self.covariates, dict) else self.covariates
         values["task"] = "classification" if self.task == "auto" else self.task
         return {**values, "labels": None if self.labels is None else list(self.labels)}
@@ -187,11 +197,12 @@ class Options:
         """Return, as JSON values, the options that apply to all later files rather than to one file."""
         made = self.describe()
         known = {**(self.guide.options if self.guide is not None else {}), **{name: made[name] for name in _LEARNT}}
-        named = {name: made[name] for name in (*ROW_OPTIONS.values(), "covariates") if made[name] not in (None, "array")}
+        named = {name: made[name] for name in (*ROW_OPTIONS.values(), "covariates", *_OF_CELLS) if made.get(name) not in (None, "array")}
         return {**known, **named}
 
 
 _LEARNT = ("task", "missing", "missing_words", "decimal", "qid", "encoding", "budget")
+_OF_CELLS = ("layer", "names")
 
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:

@@ -16,6 +16,7 @@ from .files import FileArray
 from .options import COVARIATE, Options
 from .reading import HELD_SHARE, ROW_BYTES, Source
 from .tables.arrays import COLUMN_BYTES, ArraySource, DaskSource, FileSource
+from .tables.cells import CHUNK_SHARE, CellSource, StoredMatrix
 from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
 from .tables.csv_text import NAME_BYTES, CsvSource
 from .tables.frames import DaskFrame, DataSet, Stream, WholeFrame
@@ -25,7 +26,7 @@ from .tables.parquet import FOOTER_BYTES, ParquetFolder, ParquetSource
 from .tables.tabular import Table
 from .text.sequences import SequenceSource
 from .text.text import SvmlightSource
-from .turning import PIECE_SHARE, TURNED_ROW_BYTES
+from .turning import PIECE_SHARE, TURNED_ROW_BYTES, Compressed
 
 _ROW_COPIES = 4  # of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block
 _ENTRY_BYTES = 48  # bytes that an entry of a sparse piece takes from the file to its block
@@ -307,6 +308,30 @@ def _(source: BedSource, options: Options) -> Sizes:
 
 
 @sizes_of.register
+def _(source: CellSource, options: Options) -> Sizes:
+    sizes = sizes_of(source.matrix, options)
+    sizes.columns = source.n_cols
+    sizes.holds.append(holding_row("names of cells and genes, columns of obs", source.text_bytes))
+    return sizes
+
+
+@sizes_of.register
+def _(source: StoredMatrix, options: Options) -> Sizes:
+    n, d, entries, budget = source.n_rows, source.n_cols, source.entries, options.budget
+    held, chunk = _blocks_held(source.nbytes or 0, options), holding_row("chunks of the file, unpacked", 2 * (budget // CHUNK_SHARE))
+    if not source.sparse:
+        return Sizes(n, d, entries, None, 8 * entries, [*held, chunk, _rows_at_hand(32, d, options)])
+    holds = [*held, chunk, *_pieces_held(source.matrix, options)]
+    return Sizes(n, d, entries, None, 2 * _SCRATCHED * entries, holds)
+
+
+def _pieces_held(matrix: Compressed, options: Options) -> list[dict[str, Any]]:
+    piece = holding_row("piece of the matrix, checked and turned", _ENTRY_BYTES * max(1, options.budget // PIECE_SHARE))
+    turning = holding_row("tables that turn columns to rows", TURNED_ROW_BYTES * matrix.shape[0])
+    return [piece, turning] if matrix.form == "csc" else [piece]
+
+
+@sizes_of.register
 def _(source: FileSource, options: Options) -> Sizes:
     nbytes, declared, budget = Path(source.name).stat().st_size, source.nbytes or 0, options.budget
     n, d = source.matrix.shape
@@ -314,8 +339,5 @@ def _(source: FileSource, options: Options) -> Sizes:
         panel = holding_row("panel of columns, for matrices that lie by columns", 2 * (budget // 64))
         holds = [*_blocks_held(declared, options), _rows_at_hand(32, d, options), panel]
         return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, holds)
-    entries, piece = source.matrix.data.size, _ENTRY_BYTES * max(1, budget // PIECE_SHARE)
-    holds = [*_blocks_held(declared, options), holding_row("piece of the matrix, checked and turned", piece)]
-    if source.matrix.form == "csc":
-        holds.append(holding_row("tables that turn columns to rows", TURNED_ROW_BYTES * n))
+    entries, holds = source.matrix.data.size, [*_blocks_held(declared, options), *_pieces_held(source.matrix, options)]
     return Sizes(n, d, entries, nbytes, declared + 2 * _SCRATCHED * entries, holds)

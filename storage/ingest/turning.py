@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..errors import DataError
+from ..errors import DataError, Foreign
 from ..layout import plan_stripes, running_sums
 from ..sparse_door import check_compressed, check_part_pointers
 from .buckets import Records, as_words, fill_buckets, plan_buckets, sort_bucket
@@ -25,11 +25,13 @@ TURNED_ROW_BYTES = 24  # bytes of tables for every row of a matrix that lies by 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A matrix in a file. ``form`` is "csr" or "csc"; ``prefix`` precedes the names of the three arrays in the file."""
+    """A matrix in a file. ``form`` is "csr" or "csc"; ``prefix`` precedes the names of the three arrays in the file. They may be arrays of
+    HDF5 or Zarr, too.
+    """
 
-    data: FileArray
-    indices: FileArray
-    indptr: FileArray
+    data: FileArray | Foreign
+    indices: FileArray | Foreign
+    indptr: FileArray | Foreign
     shape: tuple[int, int]
     form: str
     name: str
@@ -48,11 +50,11 @@ class Compressed:
         """Yield pieces of consecutive rows (for CSC: columns), with checked pointers. A piece has at most ``most`` entries, or is a single
         row.
         """
-        major, before = len(self.indptr) - 1, 0
+        major, before = self.indptr.shape[0] - 1, 0
         for lo in range(0, major, most):
             hi = min(major, lo + most)
             pointers = self.indptr[lo : hi + 1]
-            check_part_pointers(pointers, before, len(self.indices), lo, f"{self.prefix}indptr", self.name)
+            check_part_pointers(pointers, before, self.indices.shape[0], lo, f"{self.prefix}indptr", self.name)
             before, starts = int(pointers[-1]), pointers.astype(np.int64)
             at = 0
             while at < hi - lo:
@@ -85,7 +87,7 @@ class CompressedPiece:
         lo, hi = int(self.pointers[0]), int(self.pointers[-1])
         by_rows = self.source.form == "csr"
         shape = (self.length, self.source.shape[1]) if by_rows else (self.source.shape[0], self.length)
-        raw = self.source.data.flat(lo, hi), self.source.indices.flat(lo, hi), self.pointers - lo
+        raw = self.source.data[lo:hi], self.source.indices[lo:hi], self.pointers - lo
         return check_compressed(raw, shape, self.source.form, self.source.name, self.source.prefix, first=lo)
 
 

@@ -55,6 +55,7 @@ NO_PLACES = {
         "target",
         "format",
         "encoding",
+        "layer",
         "decimal",
         "zero_based",
         "qid",

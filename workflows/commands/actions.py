@@ -93,9 +93,11 @@ def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
 def _ingest_options(args: IngestArgs) -> dict[str, Any]:
     """Return the options of an ingest, after checking that its inputs exist."""
     from ...storage.ingest.tables.parquet import has_parquet
+    from ...storage.urls import has_cells
 
-    if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_parquet(Path(args.source)):
-        raise ConfigError(f"source {args.source} is a folder; give a file, or a folder of Parquet files")
+    folder = Path(args.source)
+    if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_cells(folder) and not has_parquet(folder):
+        raise ConfigError(f"source {args.source} is a folder; give a file, a folder of Parquet files, or AnnData Zarr")
     if args.like is not None:
         require_path(args.like, "like: store")
     task = args.task or ("auto" if args.like is None else "classification")

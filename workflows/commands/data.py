@@ -15,7 +15,7 @@ from .actions import ingest_source, plan_source, require_path, require_run, stor
 from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
 from .options import ColumnNames, Frame, Url, command, dry_run_option
 
-_FORMATS = "svmlight, csv, tsv, parquet, feather, npz, npy, mat, bed, fasta, strings; auto: by name."
+_FORMATS = "svmlight, csv, tsv, parquet, feather, npz, npy, mat, bed, h5ad, zarr, fasta, strings; auto: by name."
 _LIKE = "Take features, labels, scaling, the columns' roles and what became of their values from this store: for test data."
 _MISSING = "refuse; mean, median: fill in; indicator: mean, and features that say what is missing; keep, for rule-ensemble."
 _CATEGORICAL = "Columns of a table whose values are names, although they look like numbers."
@@ -46,8 +46,9 @@ _CATEGORICAL = "Columns of a table whose values are names, although they look li
 @click.option("--join", type=ColumnNames(), metavar="FILES", help="Tables with FID and IID for a .bed file: targets, covariates.")
 @click.option("--keep", type=Url("file"), metavar="FILE", help="The only people of a .bed file: lines of FID and IID.")
 @click.option("--extract", type=Url("file"), metavar="FILE", help="The only variants of a .bed file, one a line.")
+@click.option("--layer", metavar="NAME", help="The layer of AnnData to read, or raw; default X. Columns of its obs: --target obs:NAME.")
 @click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
-@click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
+@click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line; var:NAME: a column of AnnData's var.")
 @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
 @click.option("--missing", default="refuse", show_default=True, metavar="HOW", help=_MISSING)
 @click.option("--missing-words", type=ColumnNames(), metavar="A,B,...", help="Texts that stand for a missing value in any column.")

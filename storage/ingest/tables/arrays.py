@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from ...data import in_memory, unmasked
 from ...encoding.frames import is_labelled
-from ...errors import DataError, Foreign, Matrix, SchemaError, SparseMatrix, UserData
+from ...errors import DataError, Foreign, Matrix, SchemaError, SparseMatrix, StorageError, UserData
 from ...sparse_door import admit, admit_chunks, check_shape
 from ...temporary import temporary_folder
 from ..files import FileArray, by_rows, npy_file, read_declared, release_pages, unpack_arrays
@@ -190,11 +190,11 @@ COLUMN_BYTES = 16  # bytes of tables for every column of a sparse matrix
 
 
 @contextmanager
-def _telling_damage(path: Path, kind: str) -> Iterator[None]:
+def telling_damage(path: Path, kind: str) -> Iterator[None]:
     """Convert any exception into an error that names the file, because NumPy and SciPy raise many different ones for damaged files."""
     try:
         yield
-    except (DataError, SchemaError):
+    except StorageError:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -294,7 +294,7 @@ class FileSource(RowSource):
     def __init__(self, path: Path, kind: str, options: Options) -> None:
         self.name, self.format, self.digest = str(path), kind, FileDigest(path)
         self._held, self._path, self._kind = ExitStack(), path, kind
-        with _telling_damage(path, kind):
+        with telling_damage(path, kind):
             if kind == "mat" and not is_version_5(path):
                 self._path, self._kind = _convert_old_mat(path, self._held.enter_context(temporary_folder()), options), "npz"
             found = _read_file(self._path, self._kind, None)
@@ -328,7 +328,7 @@ class FileSource(RowSource):
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield pieces of rows."""
         assert self.scratch is not None
-        with self._held, _telling_damage(Path(self.name), self.format):
+        with self._held, telling_damage(Path(self.name), self.format):
             arrays = _read_file(self._path, self._kind, self.scratch.folder)
         choice, row = _choose_features(arrays, self.name), 0
         tables = _row_vectors(choice.rest, options, self.name, are_there=True)

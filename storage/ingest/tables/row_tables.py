@@ -72,7 +72,8 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Fault) -> Block:
         elif name == "task":
             block["task"] = target.tasks.add(_check_tasks(array, fault), fault).astype(np.int64)
         else:
-            block[name] = _check_numbers(array, name.replace(":", " "), fault, f"; {COVARIATE_RULE}" if name.startswith(COVARIATE) else "")
+            advice = f"; {COVARIATE_RULE}" if name.startswith(COVARIATE) else ""
+            block[name] = _check_numbers(array, name.replace(":", " ", 1), fault, advice)
     if "weight" in block:
         _refuse_rows(np.flatnonzero(block["weight"] < 0), lambda row: f"weight {block['weight'][row]} is negative", fault)
     return block
