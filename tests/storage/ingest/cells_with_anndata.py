@@ -17,6 +17,8 @@ from gramplane.storage import BlockStore, DataError
 from gramplane.storage.ingest import ingest, reading
 from gramplane.workflows.cli import main
 from tests.support.budget_sources import PROGRAM
+from tests.support.places import ROOT
+from tests.workflows.pages import blocks, is_printed, shell
 
 
 def draw(n=60, d=15, seed=0):
@@ -180,3 +182,12 @@ def test_an_ingest_takes_no_more_than_its_plan(tmp_path, form):
     plan = ingest(paths[1], tmp_path / "planned", dry_run=True, budget=budget, target="obs:y")
     print(f"{form}: {taken / 2**20:.0f} MiB taken, {plan['process_bytes'] / 2**20:.0f} MiB planned")
     assert ended == "done" and taken < plan["process_bytes"] + (16 << 20)
+
+
+def test_the_guide_runs(tmp_path):
+    environment = shell(tmp_path)
+    for block in blocks(ROOT / "docs" / "guides" / "cells.md"):
+        words = ["python", "-c", block.text] if block.language == "python" else ["bash", "-ec", block.text]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, block.text + done.stderr[-2000:]
+        assert is_printed(block.output, done.stdout), f"{block.text}\nprints\n{done.stdout}"
