@@ -61,6 +61,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "remove_config_comments": True,
     "show_memory": False,
+    "parallel": True,  # as many at a time as `-j` says
     "write_computation_times": False,  # those pages load scripts from servers of others
     "show_signature": False,
     "download_all_examples": False,

@@ -12,6 +12,8 @@ one computer, with the commands for many.
 # -----------------------
 # ``cluster=None`` is this process. ``"local:2"`` starts two worker processes
 # for this fit; nothing else can connect to them.
+
+# sphinx_gallery_parallel = False
 import time
 
 import matplotlib.pyplot as plt
