@@ -235,6 +235,7 @@ def test_every_method_is_measured():
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="the kernel does not reset the peak of a process")
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
+@pytest.mark.timeout(1800)  # three processes of a case take minutes, several times as many beside other work
 def test_a_process_takes_what_its_plan_says(name, tmp_path):
     case = CASES[name]
     found = measured(case, tmp_path)
