@@ -20,7 +20,12 @@ _SHOWN = 10
 
 
 class ConfigError(ValueError):
-    """A workflow file, a parameter or an option is invalid; every line of the message names the position of one problem."""
+    """A workflow file, a parameter or an option is invalid; every line of the message names the position of one problem.
+
+    ``remedy``: what to do about it, if the message does not say so.
+    """
+
+    remedy = ""
 
 
 class CheckFailed(Exception):

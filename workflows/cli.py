@@ -76,9 +76,8 @@ for _command in (*data.COMMANDS, *gram.COMMANDS, *fit.COMMANDS, *runs.COMMANDS, 
 def _report_failure(error: BaseException, words: Sequence[str]) -> int:
     if "--debug" in words and exit_code(error) is not Exit.INTERRUPTED:
         traceback.print_exception(error)
-    command, *rest = [word for word in words if not word.startswith("-")] or [""]
-    is_parameter = type(error).__name__ == "ConfigError" and command in ("fit", "tune") and rest
-    return int(show_error(error, "--json" in words, command, f"gramplane {command} {rest[0]} --help" if is_parameter else ""))
+    command = next((word for word in words if not word.startswith("-")), "")
+    return int(show_error(error, "--json" in words, command))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -180,11 +180,8 @@ def _path_trouble(error: BaseException) -> str | None:
     return trouble if error.filename is None else f"{error.filename}: {trouble}"
 
 
-def show_error(error: BaseException, as_json: bool, command: str, remedy: str = "") -> Exit:
-    """Write an error: one message on stderr and, with ``--json``, the object on stdout. Returns the exit code.
-
-    ``remedy`` is shown if the message has none.
-    """
+def show_error(error: BaseException, as_json: bool, command: str) -> Exit:
+    """Write an error: one message on stderr and, with ``--json``, the object on stdout. Returns the exit code."""
     code = exit_code(error)
     if type(error).__name__ == "NoArgsIsHelpError" and isinstance(error, click.UsageError):
         # A group without a command; older versions of click show the help themselves.
@@ -192,8 +189,8 @@ def show_error(error: BaseException, as_json: bool, command: str, remedy: str = 
         return code
     message = describe_error(error)
     *where, last = message.split("\n") if getattr(error, "__notes__", []) else [message]
-    what, own = split_remedy(last)
-    remedy = own or remedy
+    what, remedy = split_remedy(last)
+    remedy = remedy or getattr(error, "remedy", "")
     if not remedy and isinstance(error, click.UsageError) and error.ctx is not None:
         remedy = f"{error.ctx.command_path} --help"
     _write_error(what, "error", "red")

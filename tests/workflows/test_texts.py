@@ -115,6 +115,8 @@ def test_an_error_says_what_where_and_one_thing_to_do_in_colour_on_a_terminal_al
     ]
     assert main(["fit", "fgm", "--data", "stores/train", "--run", "r", "--B", "three"]) == 2
     assert capsys.readouterr().err == "error: --B: must be a whole number, not 'three'\nhelp: gramplane fit fgm --help\n"
+    assert main(["fit", "fgm", "--data", "nowhere", "--run", "r"]) == 2
+    assert capsys.readouterr().err == "error: store nowhere does not exist\n"
     assert main(["fit", "fgm", "--data", "stores/train", "--bees", "3"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "help: gramplane fit fgm --help"
     (folder / "bad.yaml").write_text((ROOT / "workflows" / "smoke.yaml").read_text().replace("smoke.svm", "none.svm"))

@@ -296,7 +296,11 @@ def method_config(method: str, values: Mapping[str, Any], place: Locator | None 
 
     choose(method, METHODS, "method")
     config, place = METHODS[method].config, place or by_name("--set ")
-    return validate_values(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
+    try:
+        return validate_values(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
+    except ConfigError as error:
+        error.remedy = f"gramplane fit {method} --help"
+        raise
 
 
 def explicit_values(config: MethodConfig) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_waves_begin_with_cosines_and_sines_to_the_last_bits():
     twice, c_old, s_old, c, s = np.full((5, len(t)), np.nan)
     start_waves(t / 0.5 + 3.0, 3.0, 0.5, twice, c_old, s_old, c, s)
     for found, exact in ((twice / 2, np.cos(t)), (c_old, np.cos(t)), (s_old, -np.sin(t)), (c, 1.0), (s, 0.0)):
-        np.testing.assert_allclose(found, exact, rtol=0, atol=2e-15)
+        np.testing.assert_allclose(found, exact, rtol=0, atol=3e-15)
 
 
 # -- banks -----------------------------------------------------------------------------------------------------------------
