@@ -47,5 +47,7 @@ def test_residual_and_norm_certify_the_point(entries, share, p):
     scale = max(np.abs(v).max(), 1e-300)
     assert oracle.norm(v - w, q) <= bar * (1 + 1e-9) + 1e-11 * scale
     assert abs(w @ (v - w) - bar * oracle.norm(w, p)) <= 1e-9 * scale * scale * len(v)
-    assert (w * v >= 0).all() and w.any() == (largest > bar)
+    assert (w * v >= 0).all()
+    if abs(largest - bar) > 1e-12 * largest:  # else rounding decides
+        assert w.any() == (largest > bar)
     assert lp_norm(v, NONE, 0, len(v), p) == pytest.approx(oracle.norm(v, p), rel=1e-12)
