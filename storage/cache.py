@@ -37,8 +37,10 @@ class BlockCache:
         self._lock = threading.Lock()
 
     def load(self, ref: _Loadable) -> Matrix:
-        """Return the block, from the cache if it is there. A reference to a block that is in memory anyway is not cached."""
-        if hasattr(ref, "source"):
+        """Return the block, from the cache if it is there. A reference to a block that is in memory anyway, or whose rows are, is not
+        cached.
+        """
+        if getattr(ref, "source", None) is not None:
             return ref.load()
         with self._lock:
             interval = self._ask(ref)

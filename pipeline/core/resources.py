@@ -24,6 +24,10 @@ INLINE_BYTES = 1 << 18
 CARRIED_BYTES = 16 << 20  # what all tasks of a pass may carry together: a worker holds the arguments of every task that waits for it
 BANK_SHARE = 0.5  # share of the driver's memory that a bank of Gram matrices may take
 
+# What a pass on workers costs beside its arithmetic, and the speed of arithmetic that reads what it works on once. Fixed numbers: where a
+# pass runs depends on counts, not on measurements.
+PASS_SECONDS, TASK_SECONDS, BYTES_PER_SECOND = 0.03, 0.005, 2e9
+
 Emit = Callable[[Mapping[str, Any]], None]
 
 
@@ -138,6 +142,13 @@ class Resources:
                 return self.executor.run(work)
         program = replace(work.program, chunk=Alone(work.program.chunk), combine=Alone(work.program.combine))
         return self.executor.run(replace(work, program=program))
+
+    def pays_on_workers(self, nbytes: int, tasks: int) -> bool:
+        """Return whether a pass that reads ``nbytes`` in ``tasks`` tasks saves more time on workers than it costs to send them.
+
+        Two workers are assumed: a plan is made before a cluster is known.
+        """
+        return self.executor.kind != "sync" and nbytes / BYTES_PER_SECOND > 2 * PASS_SECONDS + TASK_SECONDS * tasks
 
     def share(self, name: str, array: np.ndarray, tasks: int = 1) -> Shared:
         """Return ``array`` itself, or a reference to a file in the run directory if the array is too large to send with each of ``tasks``

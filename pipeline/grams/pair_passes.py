@@ -20,7 +20,7 @@ from ...storage import GramTask, open_gram
 from ..core.resources import Resources, Shared, resolve
 from ..passes.blocks import Spans, add_spans, join_lists
 from .settings import BATCH_BYTES
-from .sources import PairRef, group_pairs, load_normalised, pair_bytes
+from .sources import PairRef, group_pairs, load_normalised, loaded, pair_bytes
 from .weighted_sum import Norms
 
 Chunk = Callable[..., list[Any]]
@@ -45,7 +45,7 @@ def block_chunk(ref: PairRef) -> list[Filled]:
 
 
 def sums_chunk(ref: PairRef, counts: Shared | None) -> list[BlockSums]:
-    return [block_sums(ref.load(), ref.rows, ref.cols, None if counts is None else resolve(counts))]
+    return [block_sums(loaded(ref), ref.rows, ref.cols, None if counts is None else resolve(counts))]
 
 
 class Diagonal(NamedTuple):

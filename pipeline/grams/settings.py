@@ -29,7 +29,11 @@ from .weighted_sum import MATRIX_SHARE, sum_item
 Policy = Literal["memory", "store", "recompute"]
 
 # What the log says of a policy.
-PLACES: dict[Policy, str] = {"memory": "kept in memory", "store": "kept in the Gram store", "recompute": "computed again in every pass"}
+PLACES: dict[Policy, str] = {
+    "memory": "kept in memory",
+    "store": "kept in the Gram store",
+    "recompute": "computed in every pass and cached where there is room",
+}
 
 VECTOR_BYTES = 64  # bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them
 BATCH_BYTES = 64 << 20  # blocks brought to the driver at a time while a bank is filled

@@ -169,7 +169,7 @@ class RowPair:
         return replace(self, specs=tuple(self.specs[q] for q in which))
 
     def load(self) -> np.ndarray:
-        """Compute the raw kernels, float32 ``(k, rows, columns)``."""
+        """Compute the raw kernels, float32 ``(k, rows, columns)``. Passes that need them again call :func:`loaded`."""
         data = self.source or open_shared(self.url, self.digest)
         left = rows_of(data, *self.rows)
         right = None if self.rows == self.cols else rows_of(data, *self.cols)
@@ -212,9 +212,16 @@ def group_pairs(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
     return byte_groups(refs, max(least, min(TASK_BYTES, -(-loaded_bytes(refs) // TASKS))))
 
 
+def loaded(ref: PairRef) -> np.ndarray:
+    """Return the raw kernels of a block pair. What is computed from the rows of a store stays in the cache of the process, as far as there
+    is room: a worker computes it once.
+    """
+    return block_cache().load(ref) if isinstance(ref, RowPair) else ref.load()
+
+
 def load_normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:
     """Load a block pair; with ``norms``, each kernel is centred and scaled."""
-    return apply_norms(ref.load(), norms, slice(*ref.rows), slice(*ref.cols))
+    return apply_norms(loaded(ref), norms, slice(*ref.rows), slice(*ref.cols))
 
 
 def normalised_part(ref: PairRef, norms: Sequence[Normalization] | None, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:

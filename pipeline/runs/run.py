@@ -198,7 +198,7 @@ def run_method(
     if dry_run:
         ready = _prepare(info, config, store, record, place.kind)
         refuse_step(info.name, Memory.planned(ready.plan), record["driver_memory"], place.kind)
-        kept = ready.plan["gram_bytes"] if ready.plan.get("grams") == "store" else 0
+        kept = ready.plan["gram_bytes"] if ready.plan.get("grams") in ("store", "recompute") else 0
         # Of eigenpairs, whose number shows only on the way, the most that the limit lets it hold.
         driver = max(ready.plan["driver_bytes"], min(ready.plan.get("driver_bytes_at_most", 0), record["driver_memory"]))
         here = process_plan(driver, ready.plan["task_bytes"], store, record["driver_memory"], place.kind, kept)

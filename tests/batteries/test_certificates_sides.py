@@ -257,7 +257,7 @@ SIDES = {
         {"scale": None, "kernels": KERNELS, "normalize": "none", "C": 1.0, "p": 4.0, "tol": 1e-4},
         gram_value(lambda model, K: told.multitask_mkl(model, K, SIGNS, CODES, "hinge")),
         {"params": {"grams": "recompute"}},
-        "gramplane.pipeline.methods.multitask_mkl.task_blocks_pass.ComputedPair.load",
+        "gramplane.pipeline.methods.multitask_mkl.grams.solves_pass",
         {"params": {"grams": "memory"}},
         slack=1e-5,
         data=TASKS,

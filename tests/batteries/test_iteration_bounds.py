@@ -24,8 +24,8 @@ WITHOUT = {
 ITERATING = {"group-lasso": "group-lasso-batch-classes", "multitask-selector": "multitask-selector-batch"}
 """Cases of methods whose first one is a stream, that ends with its rows."""
 
-GROWING = ("rule-ensemble",)
-"""Methods with several steps in a round."""
+GROWING = ("multitask-selector", "rule-ensemble")
+"""Methods with several steps in a round, or with a working set and a second fit."""
 
 
 def bound_of(names) -> str | None:

@@ -159,7 +159,8 @@ def shared_problem(
     # For p > 2 kernels may weigh thousands in a task, and the rounding of single precision with them.
     single = all(config.p == 2 for config in configs) or getattr(given and given.source, "dtype", None) == np.float32
     dtype = "float32" if single else "float64"
-    settings = task_settings(resources, layout, len(specs), policy, None if given is not None else first.gram_store, dtype)
+    store = None if given is not None else first.gram_store
+    settings = task_settings(resources, layout, len(specs), policy, store, dtype, inputs.data)
     settings = replace(settings, counts=None if inputs.counts is None else inputs.counts[inputs.order])
     losses, fits, fit_configs = [], [], []
     for config in configs:

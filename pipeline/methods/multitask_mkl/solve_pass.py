@@ -18,6 +18,7 @@ from ....kernels.grams.normalization import BlockSums, Normalization, block_sums
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DualProblem, Scratch
 from ....kernels.svm.smo import Accuracy, solve_machine
+from ....storage import block_cache
 from ....storage.grams.layout import GramLayout
 from ...core.resources import Shared, resolve
 from ...grams.pair_passes import Build, build_pass
@@ -25,7 +26,7 @@ from ...grams.pair_passes import load_programs as load_gram_programs
 from ...grams.settings import Policy
 from ...grams.sources import FREED_BYTES, apply_norms
 from ...passes.blocks import join_lists
-from .task_blocks_pass import BATCH_BYTES, TaskPair
+from .task_blocks_pass import BATCH_BYTES, ComputedPair, TaskPair
 
 CACHE_BYTES = 256 << 20  # blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice
 
@@ -123,9 +124,14 @@ def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
     return [BatchSolution(begin, beta, decision, forms, tuple(indefinite))]
 
 
+def loaded(pair: TaskPair) -> np.ndarray:
+    """Return the raw kernels of a block pair. What is computed from the rows of a store stays in the cache of the process."""
+    return block_cache().load(pair) if isinstance(pair, ComputedPair) else pair.load()
+
+
 def normalized_block(pair: TaskPair, norms: Norms, begin: int) -> np.ndarray:
     """Return the normalised kernels of a block pair, ``(k, rows, columns)``. The vectors of ``norms`` begin at row ``begin``."""
-    return apply_norms(pair.load(), norms, *(slice(lo - begin, hi - begin) for lo, hi in (pair.rows, pair.cols)))
+    return apply_norms(loaded(pair), norms, *(slice(lo - begin, hi - begin) for lo, hi in (pair.rows, pair.cols)))
 
 
 class _TaskKernels:
@@ -166,7 +172,7 @@ class _TaskKernels:
 def sums_chunk(batch: TaskBatch, counts: Shared | None) -> list[BlockSums]:
     """Return the sums over the entries of the raw blocks of a batch; ``counts`` are the row weights, ``(n,)``, sorted by task."""
     times = None if counts is None else resolve(counts)
-    return [block_sums(pair.load(), pair.rows, pair.cols, times) for part in batch.parts for pair in part.pairs]
+    return [block_sums(loaded(pair), pair.rows, pair.cols, times) for part in batch.parts for pair in part.pairs]
 
 
 def batch_bytes(batch: TaskBatch) -> int:

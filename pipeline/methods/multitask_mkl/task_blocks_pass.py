@@ -6,6 +6,7 @@ References of all types load bit-identical raw kernels ``(k, rows, columns)``.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -47,15 +48,21 @@ def entries_bytes(layout: GramLayout, k: int, dtype: str) -> int:
 
 
 def task_settings(
-    ctx: Resources, layout: GramLayout, k: int, policy: GramPolicy = "auto", store: str | None = None, dtype: str = "float32"
+    ctx: Resources, layout: GramLayout, k: int, policy: GramPolicy, store: str | None, dtype: str, data: object
 ) -> GramSettings:
-    """Return where the entries are kept, by their size or by ``policy``. Raises ValueError for a store without a path."""
+    """Return where the entries are kept, by their size or by ``policy``. Workers keep what they compute from the rows of a store, if passes
+    over it are worth their cost. Raises ValueError for a store without a path.
+    """
     if policy == "store" and store is None:
         raise ValueError("grams='store' needs a path for the Gram store")
     needed, budget = entries_bytes(layout, k, dtype), int(BANK_SHARE * ctx.driver_memory)
+    sizes = f"{k} Gram matrices within {len(layout.groups)} tasks take {bytes_text(needed)}"
+    if policy == "auto" and store is None and isinstance(data, BlockStore) and ctx.pays_on_workers(needed, -(-needed // BATCH_BYTES)):
+        where = "computed by the workers, which keep them as far as there is room"
+        return GramSettings("recompute", layout.block, None, f"{where}: {sizes}", dtype)
+    sizes = f"{sizes}, the driver may give them {bytes_text(budget)}"
     auto: Policy = "memory" if needed <= budget else "recompute" if store is None else "store"
     chosen: Policy = auto if policy == "auto" else policy
-    sizes = f"{k} Gram matrices within {len(layout.groups)} tasks take {bytes_text(needed)}, the driver may give them {bytes_text(budget)}"
     return GramSettings(chosen, layout.block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}", dtype)
 
 
@@ -69,6 +76,7 @@ class ComputedPair:
     cols: tuple[int, int]
     specs: tuple[KernelSpec, ...] = field(repr=False, compare=False)
     width: int  # columns of the data
+    key: str  # what identifies the kernels and the order of the rows
     left: np.ndarray = field(repr=False, compare=False)  # rows of the data they stand for, ascending
     right: np.ndarray = field(repr=False, compare=False)
     source: RowData | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a reference stays in its process
@@ -153,9 +161,10 @@ def task_pairs(
         return [GivenTaskPair(rows, cols, positions, order[slice(*rows)], order[slice(*cols)], source, dtype) for rows, cols in spans]
     data, order = _sort_rows(data, order)
     digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
+    key = hashlib.sha256(repr(specs).encode() + np.ascontiguousarray(order, "<i8").tobytes()).hexdigest()
+    about = tuple(specs), data.n_cols, key
     return [
-        ComputedPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, order[slice(*rows)], order[slice(*cols)], source, dtype)
-        for rows, cols in spans
+        ComputedPair(data.url, digest, rows, cols, *about, order[slice(*rows)], order[slice(*cols)], source, dtype) for rows, cols in spans
     ]
 
 

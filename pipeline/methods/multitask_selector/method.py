@@ -25,7 +25,7 @@ from ...models.tables import name_features
 from .config import SelectorConfig
 from .inputs import penalty_of
 from .partial_fit import TaskLearner
-from .problem import CUT_SHORT, BatchProblem, BatchState, SelectorProblem, Way, choose_way
+from .problem import CUT_SHORT, BatchProblem, BatchState, SelectorProblem, choose_way
 from .rounds_problem import RoundsProblem, SelectorState
 from .working_problem import WorkingProblem, WorkingState
 
@@ -57,7 +57,7 @@ class Selector(Method[SelectorConfig, Any, Any, LinearModel]):
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
         if config.algorithm == "fista":
             check_solvable(config.loss, penalty_of(config, 1))
-        way = _way(config, inputs, resources)
+        way = choose_way(inputs.data, inputs.n_tasks, config, resources.driver_memory)
         batch = WorkingProblem if way == "working_set" else BatchProblem
         return (batch if config.algorithm == "fista" else RoundsProblem)(config, inputs, resources, way)
 
@@ -159,16 +159,6 @@ def _warnings(problem: SelectorProblem, model: LinearModel) -> list[str]:
     if lam == 0 or len(model.features):
         return []
     return [f"lam={lam:g} selects no feature: every weight is zero; choose a smaller one"]
-
-
-def _way(config: SelectorConfig, inputs: TaskInputs, resources: Resources) -> Way:
-    """Return the variant of the fit (in memory or out of core) that was chosen when the run began; for a new run, choose it."""
-    decided = None if resources.scratch is None else resources.scratch.read_json("decisions")
-    if isinstance(decided, dict):
-        return decided.get("engine", "memory")  # (runs of earlier versions have all rows in memory)
-    if config.loss == "hinge" and config.algorithm == "fista":
-        return "working_set"  # a path takes the moments of its features at every step: the fewer the better
-    return choose_way(inputs.data, inputs.n_tasks, config.algorithm, resources.driver_memory)
 
 
 def stream_model(config: SelectorConfig, learner: TaskLearner, names: Sequence[Any], classes: Sequence[Any] | None) -> LinearModel:

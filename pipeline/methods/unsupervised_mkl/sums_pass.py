@@ -15,7 +15,7 @@ from ....kernels.grams.products import AnyKernel
 from ...core.resources import Resources
 from ...grams.given import StoredPair
 from ...grams.grams import Grams
-from ...grams.sources import PairRef, RowPair, group_pairs, load_normalised, pair_bytes, row_pairs
+from ...grams.sources import PairRef, RowPair, group_pairs, load_normalised, loaded, pair_bytes, row_pairs
 from ...grams.weighted_sum import BlockSum, CombinedGram
 from ...passes.blocks import Blocks, add_parts
 from .rows_pass import Points, strips_of
@@ -24,7 +24,7 @@ from .strips_pass import BaseKernels, KernelSum
 
 def sums_chunk(group: tuple[PairRef, ...], n: int) -> np.ndarray:
     """Return the contributions of block pairs to row sums and diagonals of the raw kernels, ``(2, k, n)``."""
-    parts = [block_sums(ref.load(), ref.rows, ref.cols) for ref in group]
+    parts = [block_sums(loaded(ref), ref.rows, ref.cols) for ref in group]
     out = np.zeros((2, len(parts[0].row_sums), n))
     for part in parts:
         out[0, :, slice(*part.rows)] += part.row_sums

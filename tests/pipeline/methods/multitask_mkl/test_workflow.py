@@ -5,8 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
-from gramplane.pipeline import load_model, tune
-from gramplane.storage import DataError
+from gramplane.pipeline import load_model, run_method, tune
+from gramplane.pipeline.core import resources
+from gramplane.pipeline.methods.multitask_mkl import task_blocks_pass
+from gramplane.storage import DataError, block_cache
 from gramplane.workflows.cli import main
 from tests.support.commands import result
 from tests.support.places import ROOT
@@ -67,6 +69,25 @@ def test_real_targets_are_explained_by_task(tmp_path, capsys):
     assert found["r2"] > 0.8
     assert found["mean_r2"] == pytest.approx(np.mean([row["r2"] for row in found["tasks"]]))
     assert "median_r2" in found
+
+
+def test_workers_keep_the_matrices_where_passes_over_them_are_worth_it(tmp_path, capsys, monkeypatch):
+    data, params = ingested(tmp_path / "train", capsys), {"kernels": ["rbf(gamma=0.5)", "linear"], "max_iter": 4}
+    planned = {"data": str(data), "run": str(tmp_path / "dry"), "dry_run": True}
+    plan = run_method("multitask-mkl", params, cluster="local:2", **planned).plan
+    assert plan["distributed"] == [] and plan["grams"] == "memory"
+    here = run_method("multitask-mkl", params, data=str(data), run=str(tmp_path / "here"))
+    monkeypatch.setattr(resources, "BYTES_PER_SECOND", 1.0)
+    plan = run_method("multitask-mkl", params, cluster="local:2", **planned).plan
+    assert plan["distributed"] == ["Gram blocks of tasks", "solves of tasks"] and "by the workers, which keep them" in plan["gram_reason"]
+    assert run_method("multitask-mkl", params, **planned).plan["grams"] == "memory"
+    computed, compute = [], task_blocks_pass.gram_block
+    monkeypatch.setattr(task_blocks_pass, "gram_block", lambda *args, **given: computed.append(args) or compute(*args, **given))
+    block_cache().clear()
+    run_method("multitask-mkl", {**params, "grams": "recompute"}, data=str(data), run=str(tmp_path / "passes"))
+    assert len(computed) == 3  # once for each task, however many passes follow
+    found = [load_model(path) for path in (here.run, tmp_path / "passes")]
+    assert found[0].model_.beta.tobytes() == found[1].model_.beta.tobytes()
 
 
 @pytest.mark.parametrize("real", [False, True])

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
 from gramplane.kernels.group_lasso.task_selection import task_penalty
-from gramplane.pipeline import MultiTaskSelector, load_model, resume_run, run_method
+from gramplane.pipeline import MultiTaskSelector, load_model, run_method
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.scores import plain_folds
 from gramplane.pipeline.methods.multitask_selector import working_problem
@@ -156,8 +156,10 @@ def test_plans_name_what_is_distributed_and_what_the_driver_holds(tmp_path):
     assert plan["tasks_per_pass"] == 1 and plan["bytes_read_per_pass"] == 8 * N * D
     assert not {"rows in float64, by rows and while they are put in order"} & {row["what"] for row in plan["driver_holds"]}
     assert plan["driver_bytes"] < 68 * N * D
-    here = run(BATCH, store, tmp_path / "dry", "1GiB", dry_run=True).plan
-    assert here["distributed"] == [] and here["engine"] == "memory" and here["driver_bytes"] > 68 * N * D
+    assert run(BATCH, store, tmp_path / "dry", "1GiB", dry_run=True).plan["engine"] == "working_set"
+    sparse = stored(tmp_path / "sparse", layout="both", sparse=True)
+    here = run(BATCH, sparse, tmp_path / "dry", "1GiB", dry_run=True).plan
+    assert here["distributed"] == [] and here["engine"] == "memory" and here["driver_bytes"] > 68 * entry_count(sparse)
     rounds = run(ROUNDS, store, tmp_path / "dry", dry_run=True).plan
     assert rounds["distributed"] == [] and rounds["engine"] == "blocks" and rounds["driver_bytes"] <= LITTLE
 
@@ -229,27 +231,6 @@ def test_predictions_that_grow_name_the_row_and_columns_alone_need_memory(tmp_pa
     columns = stored(tmp_path / "columns")
     with pytest.raises(MemoryBoundExceeded, match=r"rows made of the store's columns.*--layout both"):
         run(ROUNDS, columns, tmp_path / "run", 8 * N * D)
-
-
-def test_a_run_that_was_begun_in_memory_stays_there(tmp_path):
-    """Runs of versions that knew one way only have decided for it without a word."""
-
-    class Stopped(Exception):
-        pass
-
-    def stop(event):
-        if event["event"] == "iteration":
-            raise Stopped
-
-    store = stored(tmp_path / "data")
-    with pytest.raises(Stopped):
-        run({**BATCH, "refit": 0.05}, store, tmp_path / "run", "1GiB", on_event=stop)
-    folder = RunStore.open(tmp_path / "run")
-    folder.write_json("decisions", {key: value for key, value in folder.read_json("decisions").items() if key != "engine"})
-    folder.write_config({**folder.config, "driver_memory": 2 << 20})
-    assert resume_run(str(tmp_path / "run")).status == "done"
-    run({**BATCH, "refit": 0.05}, store, tmp_path / "straight", "1GiB")
-    assert bits(tmp_path / "run") == bits(tmp_path / "straight")
 
 
 def test_folds_of_a_fit_out_of_core_are_masks(tmp_path):
