@@ -92,11 +92,9 @@ def tell_peaks(report: bench.Report, found: dict[str, Any]) -> None:
     report.values({name: size / MIB for name, size in sizes.items()}, unit=" MiB")
 
 
-# -- fgm_out_of_core and fgm_scaling -----------------------------------------------------------------------------------------
+# -- fgm_out_of_core -----------------------------------------------------------------------------------------------------
 
 PARTS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
-ROWS = {"per_row": (114, 20), "relevant": (300, 20), "B": (20, 3), "folder": "", "reps": (5, 1)}
-"""Options of programs on these rows."""
 
 
 def fgm_make(folder: str, n: int, n_test: int, d: int, per_row: int, relevant: int) -> Event:
@@ -195,7 +193,17 @@ def fgm_data(report: bench.Report, options: Any, folder: Path) -> None:
 
 
 @bench.program(
-    n=(1_000_000, 3000), n_test=(50_000, 500), d=(10_000_000, 20_000), rounds=10, cluster="local:2", worker_memory="1GiB", **ROWS
+    n=(1_000_000, 3000),
+    n_test=(50_000, 500),
+    d=(10_000_000, 20_000),
+    per_row=(114, 20),
+    relevant=(300, 20),
+    B=(20, 3),
+    rounds=10,
+    cluster="local:2",
+    worker_memory="1GiB",
+    folder="",
+    reps=(5, 1),
 )
 def fgm_out_of_core(report: bench.Report, options: Any) -> None:
     """Sparse data from the store, 10^6 x 10^7 with 10^8 non-zeros, workers of 1 GiB: FGM against one epoch of SGD in memory.
@@ -230,29 +238,6 @@ def fgm_out_of_core(report: bench.Report, options: Any) -> None:
     alone = float(np.median([row["rounds alone"] for row in us]))
     report.value("rounds : reading all passes at memory bandwidth", alone / (read / bench.read_bandwidth()), unit="x")
     report.note(f"plan: {plan}")
-
-
-@bench.program(n=(300_000, 3000), n_test=0, d=(3_000_000, 20_000), rounds=(10, 3), **ROWS)
-def fgm_scaling(report: bench.Report, options: Any) -> None:
-    """Scaling of a run on a store from one worker to two.
-
-    The same run in this process (``sync``), on one worker and on two; the times of the rounds alone, without starting the cluster.
-    """
-    places = ("sync", "local:1", "local:2")
-    report.title = f"FGM on 1 and 2 workers, store of {options.n} x {options.d}, B={options.B}, T={options.rounds}"
-    found: dict[str, list[dict[str, Any]]] = {place: [] for place in places}
-    with bench.kept_or_scratch(options.folder) as folder:
-        fgm_data(report, options, folder)
-        for rep in range(options.reps):
-            for place in places:
-                found[place].append(fgm_run(options, folder, f"run{place[-1]}{rep}", place, "1GiB"))
-    for place, rows in found.items():
-        report.time(f"{place}, whole run", bench.timing_of(rows))
-        for key in ("rounds alone", "in score", "in columns", "in solve", "in starting the cluster"):
-            report.value(f"{place}: {key}", float(np.median([row[key] for row in rows])), unit=" s")
-    for title, key in (("rounds", "rounds alone"), ("scoring", "in score")):
-        one, two = (float(np.median([row[key] for row in found[place]])) for place in places[1:])
-        report.value(f"{title}, one worker : two workers", one / two, unit="x")
 
 
 # -- selector_out_of_core ----------------------------------------------------------------------------------------------------

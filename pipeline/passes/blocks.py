@@ -22,6 +22,7 @@ Columns = np.ndarray | sp.csc_array
 Blocks = BlockStore | MemoryBlocks  # data in blocks of columns: a store, or arrays
 
 TASK_BYTES = 64 << 20  # a task takes a fixed byte group of stripes, from the plan and never from the number of workers
+TASKS, LEAST_TASK_BYTES = 16, 16 << 20  # of a smaller store as many tasks, so that workers share them evenly, but no smaller ones
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,9 @@ def column_tasks(data: Blocks) -> list[Task]:
         return [tuple(MemoryRef(*fields, data) for fields in task) for task in _PLACES[data]]
     if data not in _TASKS:
         # Kept: a store may have 100,000 stripes.
-        _TASKS[data] = byte_groups(data.column_blocks())
+        stripes = list(data.column_blocks())
+        even = -(-sum(ref.nbytes for ref in stripes) // TASKS)
+        _TASKS[data] = byte_groups(stripes, min(TASK_BYTES, max(LEAST_TASK_BYTES, even)))
     return _TASKS[data]
 
 
