@@ -40,7 +40,7 @@ Stepper = Callable[[WeightState, Trial, WeightSearch], WeightState]
 
 
 def _with_bound(state: WeightState, search: WeightSearch) -> tuple[WeightState, LowerBound]:
-    bound = lower_bound(state.cuts, search.domain, state.mix if len(state.mix) else None, tol=MASTER_SHARE * search.tol)
+    bound = lower_bound(state.cuts, search.domain, state.mix, tol=MASTER_SHARE * search.tol)
     return replace(with_lower_bound(state, bound.value), mix=bound.p), bound
 
 
@@ -53,8 +53,7 @@ def _project_on_level(state: WeightState, bound: LowerBound, trial: Trial, domai
     cuts = state.cuts
     lowest = cuts.height(bound.theta)
     level = max(state.floor + tau * state.gap, lowest + 1e-9 * abs(lowest))
-    warm = state.multipliers if len(state.multipliers) else None
-    point = project_on_level(trial.theta[state.active], cuts, level, domain, warm, inside=bound.theta)
+    point = project_on_level(trial.theta[state.active], cuts, level, domain, state.multipliers, inside=bound.theta)
     return replace(state, theta=state.scatter(point.theta), multipliers=point.rho)
 
 

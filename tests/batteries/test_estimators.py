@@ -3,6 +3,7 @@
 import inspect
 import pickle
 import re
+from ast import literal_eval
 
 import numpy as np
 import pandas as pd
@@ -100,7 +101,8 @@ DECIDED = {
     ids=lambda x: x if isinstance(x, str) else x.name,
 )
 def test_a_constructor_is_that_of_the_parameter_model(name, info):
-    """Its parameters are stored under their names, have the defaults of the model or those that a target decides, and are explained."""
+    """Its parameters are stored under their names, have the defaults of the model or those that a target decides, and are explained
+    with their defaults."""
     estimator, plain, fields = getattr(pipeline, name), name.removesuffix("CV"), info.config.model_fields
     found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
     searched = {grid.name: grid.plural for grid in getattr(estimator, "_grids", ())}
@@ -115,7 +117,8 @@ def test_a_constructor_is_that_of_the_parameter_model(name, info):
     assert estimator.__module__ == f"gramplane.pipeline.methods.{info.system}.estimator"
     explained = found.keys() if name == plain else own
     parameters = re.split(r"\n\w+\n-{3,}\n", f"\n{inspect.getdoc(estimator)}")[1]
-    assert re.findall(r"^(\w+) : ", parameters, re.MULTILINE) == [key for key in found if key in explained]
+    told = {key: literal_eval(text) for key, text in re.findall(r"^(\w+) : .*default=(.+)$", parameters, re.MULTILINE)}
+    assert list(told.items()) == [(key, default) for key, default in found.items() if key in explained]
     assert name == plain or f":class:`{plain}`" in estimator.__doc__
     assert all(len(field.description or "") in range(1, 61) for field in fields.values())
 

@@ -1,5 +1,6 @@
 """Functions that Python runs until compiling them pays: to the same bits, compiled when it does, and never in the way of others."""
 
+import gc
 import subprocess
 import sys
 
@@ -85,6 +86,19 @@ def test_python_runs_first_and_code_is_compiled_when_that_has_taken_long(monkeyp
             halve(np.ones(3))
     assert told[0] == "halve"
     assert halve(np.array([1.0, 4.0])) == (0.25, 2)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_garbage_is_collected_after_compilation_as_before(monkeypatch, tmp_path, before):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    halve, collected = make_function(), gc.isenabled()
+    (gc.enable if before else gc.disable)()
+    try:
+        with compile_at_once():
+            halve(np.ones(2))
+        assert halve.overloads and gc.isenabled() == before
+    finally:
+        (gc.enable if collected else gc.disable)()
 
 
 def test_nothing_is_deferred_where_all_shall_be_compiled():

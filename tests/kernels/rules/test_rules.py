@@ -301,13 +301,14 @@ def test_merged_rows_are_the_rows():
     assert len(one.alpha[0]) == 300
 
 
-def test_a_task_with_one_label_gets_a_constant_of_its_sign():
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_a_task_with_one_label_gets_the_label_as_a_constant(label):
     lattice, _ = make(4, 50, 2, seed=4)
-    lattice = RuleLattice(lattice.columns, 50, lattice.rows, (lattice.y[0], -np.ones(50)), lattice.cost, np.eye(2), 2.0)
+    lattice = RuleLattice(lattice.columns, 50, lattice.rows, (lattice.y[0], np.full(50, label)), lattice.cost, np.eye(2), 2.0)
     point = solve_rules(lattice.problem(lattice.start(4), 1.5), tol=1e-3)
     assert point.converged
     assert not np.any(point.alpha[1]) and not np.any(point.G[:, 1])
-    assert point.bias[1] > 0
+    assert point.bias[1] == -label
 
 
 def test_identical_tasks_predict_alike_and_a_matrix_of_ones_pools():

@@ -64,6 +64,14 @@ def test_results_lie_in_the_set(domain):
 
 
 @every
+def test_violation_is_positive_outside_only(domain):
+    w = domain.start(3)
+    assert domain.violation(0.5 * w) == 0
+    assert domain.violation(2.0 * w) > 0.1
+    assert domain.violation(np.append(0.5 * w, -0.25)) == 0.25
+
+
+@every
 def test_projection_agrees_with_slsqp(domain):
     rng = np.random.default_rng(1)
     for _ in range(4):
