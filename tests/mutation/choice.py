@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import random
 from collections import deque
 from collections.abc import Iterable
@@ -84,11 +85,13 @@ class ImportGraph:
                     todo.append(other)
         return distance
 
-    def tests_of(self, file: str) -> list[Path]:
-        """Return the test files that reach a product file (all where none does), nearest first, then by name and size."""
+    def tests_of(self, file: str, most: float = math.inf) -> list[Path]:
+        """Return the test files that reach a product file, nearest first, then by name and size: over at most ``most`` imports, or all
+        files where none reaches it.
+        """
         distance = self.users(self.root / file)
         words = _words(Path(file))
-        reached = [test for test in self.tests if test in distance] or self.tests
+        reached = [test for test in self.tests if distance.get(test, most + 1) <= most] or (self.tests if most == math.inf else [])
 
         def order(test: Path) -> tuple[int, int, int]:
             return distance.get(test, 0), -len(words & _words(test.relative_to(self.root))), test.stat().st_size

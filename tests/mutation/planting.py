@@ -25,6 +25,9 @@ from tests.mutation.results import Line, Results
 BATCH = 40
 """Tests of the first process, where it is known which call the function that was changed; the second has nine times as many."""
 
+NEAR = 2
+"""Imports between a file with compiled code and the test files that are run as a whole."""
+
 GROUP = 60_000
 """Bytes of test files that go to one pytest process: starting one costs some seconds."""
 
@@ -96,6 +99,8 @@ def _planted(copy: Path, graph: ImportGraph, reached: Reached, warm: Path, mutan
         path.write_text(moved.applied(source))
         seen = reached.tests_of(mutant.file, source.count("\n", 0, moved.start) + 1)
         groups = _batches(seen) or _groups(graph.tests_of(mutant.file))
+        if seen and cache != warm:  # who calls compiled code from compiled code is not seen
+            groups += _groups(graph.tests_of(mutant.file, NEAR))
         verdict, by = _first_failure(copy, groups, reached.failing, cache, limit)
     except ValueError as reason:
         verdict, by = "stale", str(reason)
