@@ -28,7 +28,7 @@ ROUNDING_SHIFT = 1.5 * 2.0**52  # Adding and subtracting SHIFT units rounds to a
 def product_units(tops: FloatArray, vectors: FloatArray) -> FloatArray:
     """Return the rounding units ``(k, m)`` of products with ``vectors`` ``(m, n)``; ``tops`` ``(k,)`` are the largest diagonal entries."""
     bound = np.outer(tops, np.abs(vectors).sum(axis=1))
-    return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNIT_BITS), 1.0)
+    return 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNIT_BITS)
 
 
 @compiled(reassociate=True)

@@ -145,17 +145,16 @@ class NodeSet:
 def _missing_ancestors(key: Keys, parents: Callable[[Keys], Keys], places: dict[bytes, int]) -> list[tuple[bytes, Keys, list[bytes]]]:
     """Return a node and its ancestors, as far as they are not in the set, ancestors first, each as (name, key, names of the parents)."""
     missing: dict[bytes, tuple[bytes, Keys, list[bytes]]] = {}
-    stack = [(key, False)]
+    stack = [key]
     while stack:
-        node, ready = stack.pop()
+        node = stack.pop()
         name = node.tobytes()
         if name in places or name in missing:
             continue
         above = np.ascontiguousarray(parents(node), key.dtype)
         names = [one.tobytes() for one in above]
-        if ready or all(one in places or one in missing for one in names):
+        if all(one in places or one in missing for one in names):
             missing[name] = (name, node, names)
-            continue
-        stack.append((node, True))
-        stack.extend((one, False) for one in above)
+        else:
+            stack += [node, *above]
     return list(missing.values())

@@ -135,8 +135,7 @@ def rows_to_make(data: Blocks) -> Item:
 
 def refuse_to_make(data: Blocks, budget: int) -> None:
     """Check that the memory for converting columns to rows is at most ``budget`` bytes. Raises MemoryBoundExceeded."""
-    if not has_rows(data):
-        refuse("group-lasso", [rows_to_make(data)], budget, NEEDS_ROWS)
+    refuse("group-lasso", [rows_to_make(data)], budget, NEEDS_ROWS)
 
 
 def by_rows(data: Blocks) -> Blocks:

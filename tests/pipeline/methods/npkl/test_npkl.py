@@ -253,6 +253,20 @@ def test_a_search_takes_no_more_than_its_plan(n, d, k):
     assert taken <= planned <= 3 * taken
 
 
+def test_merging_the_lists_of_all_rows_takes_no_more_than_its_plan(monkeypatch):
+    """Among many small tasks, the lists of all rows are what weighs."""
+    for name, value in (("ROWS", 50), ("CANDIDATE_BYTES", 0), ("FREED_BYTES", 0)):
+        monkeypatch.setattr(neighbour_pass, name, value)
+    data, k = MemoryBlocks(np.random.default_rng(0).normal(size=(600, 3))), 60
+    with open_executor(None) as executor:
+        nearest_neighbours(data, Resources(executor), k)
+        tracemalloc.start()
+        nearest_neighbours(data, Resources(executor), k)
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert taken <= neighbour_pass.plan_neighbours(data, k)["task_bytes"] <= 3 * taken
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------------------
 
 

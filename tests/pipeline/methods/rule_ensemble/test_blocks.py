@@ -13,7 +13,7 @@ from gramplane.pipeline import RuleEnsembleClassifier, RuleEnsembleRegressor, ru
 from gramplane.pipeline.core.memory import total_bytes
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.labels import Inputs
-from gramplane.pipeline.methods.rule_ensemble import blocked_lattice, data, problem
+from gramplane.pipeline.methods.rule_ensemble import blocked_lattice, blocked_rules, data, problem
 from gramplane.pipeline.methods.rule_ensemble.blocked_lattice import BlockedLattice, block_rows, largest_step
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
 from gramplane.pipeline.methods.rule_ensemble.data import RuleInputs, RuleTask
@@ -110,7 +110,7 @@ def test_rules_and_certificate_are_those_of_one_process(problem, monkeypatch):
     np.testing.assert_array_equal(several.history_["looked_at"], here.history_["looked_at"])
 
 
-@pytest.mark.parametrize("limits", [(120, 4096), (100_000, 6), (90, 6)])
+@pytest.mark.parametrize("limits", [(120, 4096), (100_000, 6), (100_000, 20), (90, 6)])
 def test_searches_below_propositions_end_where_the_walk_ends(limits, monkeypatch, ctx):
     visits, violators = limits
     X, y = planted(300, d=3, seed=4)
@@ -128,6 +128,19 @@ def test_searches_below_propositions_end_where_the_walk_ends(limits, monkeypatch
         np.testing.assert_array_equal(one.items, here.items)
         np.testing.assert_allclose(one.values, here.values, rtol=1e-12)
         assert (one.visits, one.finished) == (here.visits, here.finished)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_cuts_move_alike_however_many_rows_are_unpacked_at_a_time(monkeypatch):
+    place_rows(monkeypatch, "one block")
+    X, y = planted(200)
+    settings = {**PARAMS, "max_rounds": 1}
+    whole = RuleEnsembleClassifier(**settings).fit(X, y)
+    monkeypatch.setattr(blocked_rules, "rows_at_once", lambda rules: 64)
+    pieces = RuleEnsembleClassifier(**settings).fit(X, y)
+    assert "refine" in pieces.history_["phase"]
+    assert [rule["text"] for rule in pieces.rules_] == [rule["text"] for rule in whole.rules_]
+    np.testing.assert_allclose(pieces.decision_function(X), whole.decision_function(X), rtol=1e-9)
 
 
 @pytest.fixture

@@ -150,6 +150,16 @@ def test_sparse_similarities_are_those_of_dense_ones():
     assert sparse.recommend(3, 5).tolist() == dense.recommend(3, 5).tolist()
 
 
+def test_a_store_of_similarities_is_fitted_like_their_list(tmp_path):
+    views, (X, table, _) = similarities(), community()
+    store = ingest(sp.csc_array(sp.hstack(views)), tmp_path / "views", progress=None)
+    stored = SocialStrengthRanker(0.05).fit(store, table[:, :2], table[:, 2])
+    listed = SocialStrengthRanker(0.05).fit(views, table[:, :2], table[:, 2])
+    np.testing.assert_array_equal(stored.score_users([3]), listed.score_users([3]))
+    with pytest.raises(ValueError, match="users: kernels='precomputed' needs a sparse store with one column per view and user"):
+        SocialStrengthRanker().fit(ingest(X, tmp_path / "users", progress=None), table[:, :2], table[:, 2])
+
+
 # -- runs --------------------------------------------------------------------------------------------------------------------------
 
 PARAMS = {"kernels": SPECS, "C": 0.05, "tol": 1e-9}
