@@ -90,7 +90,7 @@ def label_array(y: np.ndarray) -> np.ndarray:
 
     Raises ValueError for dates, for missing values, and for a word such as NA among numbers.
     """
-    if y.dtype.kind in "OUS" and y.size:
+    if y.dtype.kind in "OUS":
         refuse_missing_names(y, "y", "label")
     if y.dtype.kind in "mM" or (y.dtype.kind == "O" and any(hasattr(value, "isoformat") or hasattr(value, "to_period") for value in y[:1])):
         raise ValueError(f"y holds dates or times ({type(y.flat[0]).__name__}); give numbers, or texts as classes: y.astype(str)")
@@ -100,12 +100,6 @@ def label_array(y: np.ndarray) -> np.ndarray:
         if all(isinstance(value, kind) and (to is np.bool_ or not isinstance(value, bool)) for value in y):
             return y.astype(to)
     return y
-
-
-def labels_of(y: object) -> Any:
-    """Return any form of labels as an array; see :func:`label_array`."""
-    y = in_memory(y, "y")
-    return label_array(y) if isinstance(y, np.ndarray) else y
 
 
 def check_labels(y: np.ndarray) -> None:
@@ -142,7 +136,7 @@ def score_of(is_classifier: bool, X: object, y: object, predicted: np.ndarray, s
         from sklearn.metrics import r2_score
 
         return float(r2_score(truth, predicted, sample_weight=weight))
-    truth = column_or_1d(np.asarray(labels_of(truth)), warn=True)
+    truth = label_array(column_or_1d(np.asarray(truth), warn=True))
     check_consistent_length(truth, predicted, weight)
     return float(np.average(truth == predicted, weights=weight))
 

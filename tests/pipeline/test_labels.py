@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import DataConversionWarning
 
 from gramplane import pipeline
 
@@ -108,3 +109,13 @@ def test_a_score_says_what_does_not_go_together():
     machine, _ = fitted("MKLClassifier", F > 0)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         machine.score(X, (F > 0)[:-1])
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["no", "yes"]])
+def test_a_score_takes_a_column_and_refuses_missing_labels(labels):
+    y = np.array(labels)[(F > 0).astype(int)]
+    machine, _ = fitted("MKLClassifier", y)
+    with pytest.warns(DataConversionWarning):
+        assert machine.score(X, y[:, None]) == machine.score(X, y)
+    with pytest.raises(ValueError, match="y, row 1: the label is missing"):
+        machine.score(X, [y[0], None, *y[2:]])

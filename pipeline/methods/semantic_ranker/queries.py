@@ -19,8 +19,9 @@ from ....kernels.ranking.random_walk import normalise_prior
 from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
 from ....storage.errors import Matrix, UserData
 from ...grams.neighbours import load_programs as load_programs
-from ...grams.sources import FREED_BYTES, READ, TASKS, rows_at
+from ...grams.sources import COLUMN_BYTES, FREED_BYTES, READ, SPARSE_BYTES, TASKS, rows_at
 from ...passes.blocks import join_lists
+from ...passes.columns import entry_count
 from .config import RankerConfig
 from .ranking import RankedQuery, compare_images, rank_query, read_tags
 
@@ -186,11 +187,17 @@ def batch_groups(groups: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]
     return [list(groups[lo : lo + size]) for lo in range(0, len(groups), size)]
 
 
-def query_bytes(n: int, width: int) -> int:
-    """Return an upper bound of the memory in bytes for ranking a query of n images: rows as read and in float64, ``(n, n)`` matrices, and
-    freed blocks that the allocator keeps.
+def read_bytes(data: BlockStore | MemoryBlocks) -> int:
+    """Return an upper bound of the memory in bytes for reading rows, however many there are."""
+    return SPARSE_BYTES * entry_count(data) + COLUMN_BYTES * data.n_cols
+
+
+def query_bytes(rows: np.ndarray, width: int, most: int) -> int:
+    """Return an upper bound of the memory in bytes for ranking a query of the given rows: these rows in float64; all rows from the first to
+    the last, which are read with them and take ``most`` bytes at most; ``(n, n)`` matrices; and freed blocks that the allocator keeps.
     """
-    return 24 * n * width + 8 * (N_MATRICES + 1) * n * n + 16 * width * min(READ, 4 * n) + FREED_BYTES
+    n, read = len(rows), min(16 * width * min(READ, int(np.ptp(rows)) + 1), most)
+    return 24 * n * width + 8 * (N_MATRICES + 1) * n * n + read + FREED_BYTES
 
 
 def rank_chunk(task: QueryTask, config: RankerConfig, seed: int) -> list[RankedQuery]:
@@ -234,20 +241,23 @@ def ranking_plan(
             vectors, untagged = query_vectors(config, table, tags, q)
             queries.append(Query(table.names[q], table.rows[table.span(q)], table.prior[table.span(q)], vectors, untagged))
         tasks.append(QueryTask(data.url, digest, (lo, hi), tuple(queries), data.n_cols, source))
-    results = [result_bytes(table.sizes[lo:hi], config) for lo, hi in groups]
+    results, most = [result_bytes(table.sizes[lo:hi], config) for lo, hi in groups], read_bytes(data)
 
     def task_bytes(task: QueryTask) -> int:
-        sizes, carried = np.array([len(query.rows) for query in task.queries]), sum(query.nbytes for query in task.queries)
-        return work_bytes(sizes, carried, task.width, config)
+        rows, carried = [query.rows for query in task.queries], sum(query.nbytes for query in task.queries)
+        return work_bytes(rows, carried, task.width, most, config)
 
     joined = joined_bytes(results)
     program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=joined, patient=True)
     return plan(program, tasks, config, seed)
 
 
-def work_bytes(sizes: np.ndarray, carried: int, width: int, config: RankerConfig) -> int:
-    """Bound the memory of a task in bytes: its largest query, the data sent for all its queries, and their results."""
-    return max(query_bytes(int(n), width) for n in sizes) + carried + result_bytes(sizes, config)
+def work_bytes(queries: Sequence[np.ndarray], carried: int, width: int, most: int, config: RankerConfig) -> int:
+    """Bound the memory of a task in bytes, given the rows of its queries: its largest query, the data sent for all its queries, and their
+    results.
+    """
+    sizes = np.array([len(rows) for rows in queries])
+    return max(query_bytes(rows, width, most) for rows in queries) + carried + result_bytes(sizes, config)
 
 
 def carried_bytes(vectors: sp.csr_array) -> int:
@@ -256,9 +266,15 @@ def carried_bytes(vectors: sp.csr_array) -> int:
     return 16 * n + vectors.data.nbytes + vectors.indices.nbytes + vectors.indptr.nbytes
 
 
-def batch_bytes(config: RankerConfig, table: QueryTable, carried: np.ndarray, groups: Sequence[tuple[int, int]], width: int) -> int:
-    """Return the memory bound in bytes of a pass over some tasks; ``carried`` ``(Q,)`` are the bytes sent for every query."""
-    tasks = [work_bytes(table.sizes[lo:hi], int(carried[lo:hi].sum()), width, config) for lo, hi in groups]
+def batch_bytes(
+    config: RankerConfig, table: QueryTable, carried: np.ndarray, groups: Sequence[tuple[int, int]], width: int, most: int
+) -> int:
+    """Return the memory bound in bytes of a pass over some tasks; ``carried`` ``(Q,)`` are the bytes sent for every query, and ``most`` are
+    those for reading rows at most.
+    """
+    tasks = [
+        work_bytes([table.rows[table.span(q)] for q in range(lo, hi)], int(carried[lo:hi].sum()), width, most, config) for lo, hi in groups
+    ]
     results = [result_bytes(table.sizes[lo:hi], config) for lo, hi in groups]
     return max([*tasks, *([joined_bytes(results)] if len(groups) > 1 else [])])
 

@@ -17,7 +17,7 @@ from ...models.model import Tables
 from .config import RankerConfig
 from .model import RankingModel
 from .problem import TOP_SIZES, RankerInputs, is_flat, relevant_rows, stored_digest, tag_text
-from .queries import QueryTable, batch_bytes, batch_groups, carried_bytes, query_vectors, ranking_plan, task_groups
+from .queries import QueryTable, batch_bytes, batch_groups, carried_bytes, query_vectors, ranking_plan, read_bytes, task_groups
 from .ranking import RankedQuery
 
 FIRST_OF_QUERY = 10  # images of every query in the table of rankings
@@ -74,10 +74,10 @@ class QueriesProblem:
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Numbers of queries and images, and the tasks of the passes."""
-        table, batches, width = self.table, self.batches, self.inputs.data.n_cols
+        table, batches, read = self.table, self.batches, (self.inputs.data.n_cols, read_bytes(self.inputs.data))
         sizes = {"queries": len(table.names), "images": len(table.rows), "largest_query": int(table.sizes.max())}
         passes = {"passes_at_most": len(batches), "tasks_per_pass": len(batches[0]), "tasks_in_all": sum(map(len, batches))}
-        bound = max(batch_bytes(self.config, table, self.carries, batch, width) for batch in batches)
+        bound = max(batch_bytes(self.config, table, self.carries, batch, *read) for batch in batches)
         return {**driver_plan(self.driver_items), **sizes, **passes, "iterations_at_most": self.config.max_iter, "task_bytes": bound}
 
     @property

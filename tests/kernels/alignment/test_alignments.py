@@ -84,6 +84,14 @@ def test_given_widths_keep_the_error_they_promise(width: float, tol: float) -> N
     np.testing.assert_allclose(found.traces, exact.traces, rtol=max(1e-9, tol))
 
 
+def test_a_column_is_its_own_whatever_fills_the_one_before() -> None:
+    rng = np.random.default_rng(0)
+    full, half = rng.random(120) - 100.0, rng.random(120) * (np.arange(120) % 2)
+    X, y = np.column_stack([full, half]), np.where(np.arange(120) % 3, 1.0, -1.0)
+    found, exact = (alignments(X, y, widths=1e-3, method=method) for method in ("auto", "direct"))
+    assert np.all(np.abs(found.values - exact.values) <= found.errors + 1e-11 * exact.values)
+
+
 def test_wide_kernels_become_linear_without_losing_digits() -> None:
     X, y = np.column_stack([SHAPES[name](60) for name in ("normal", "uniform", "three values")]), target(60)
     wide, linear = alignments(X, y, widths=1e7), alignments(X, y, kernel="linear")

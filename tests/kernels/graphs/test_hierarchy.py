@@ -184,6 +184,7 @@ def test_scaled_dual_points():
 def test_hulls_grow_to_what_they_would_be_at_once():
     whole = lattice(3)
     steps = Hull()
+    assert steps.transposed.rows.size == steps.transposed.indptr[-1] == 0
     for w in range(whole.size):
         steps = steps.joined([whole.d[w]], [list(whole.ancestors(w)[:-1])])
     for name in ("d", "indptr", "indices"):

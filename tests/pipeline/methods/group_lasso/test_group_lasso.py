@@ -122,8 +122,9 @@ def test_bad_input_is_named_and_nothing_of_the_call_is_learned():
         model.partial_fit(sp.csr_array(wrong), y[50:60])
     with pytest.raises(ValueError, match=r"y\[3\] is .*2.*not one of the classes \[-1, 1\]"):
         model.partial_fit(X[50:60], [1, 1, -1, 2, 1, 1, 1, 1, 1, 1])
-    with pytest.raises(ValueError, match=r"y\[0\] is .*up.*not one of the classes"):
-        model.partial_fit(X[50:52], ["up", "up"])
+    for words in (["up", "up"], np.array(["up", "up"], dtype=object)):
+        with pytest.raises(ValueError, match=r"y\[0\] is .*up.*not one of the classes"):
+            model.partial_fit(X[50:52], words)
     with pytest.raises(ValueError, match="31 features, but GroupLassoClassifier is expecting 30"):
         model.partial_fit(np.ones((2, 31)), [1, -1])
     with pytest.raises(ValueError, match="not the same as on the first call"):

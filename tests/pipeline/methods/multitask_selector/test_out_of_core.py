@@ -167,6 +167,14 @@ def test_plans_name_what_is_distributed_and_what_the_driver_holds(tmp_path):
 # -- rounds ------------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_plan_has_room_for_the_rows_of_a_step(tmp_path):
+    X, y, _ = problem()
+    store = ingest((X, y), tmp_path / "data", task_column=np.arange(N) % 30, task="regression", layout="both")
+    plan = run(ROUNDS, store, tmp_path / "dry", 480 << 10, dry_run=True).plan
+    room = {row["what"]: row["bytes"] for row in plan["driver_holds"]}["rows of a step in float64, and copies of them"]
+    assert room >= 2 * 8 * N * D / plan["steps_per_epoch"]
+
+
 @pytest.mark.parametrize("layout", ["both", "columns"])
 @pytest.mark.parametrize(("sparse", "scale"), [(False, "standard"), (False, "unit-row"), (True, "unit-column"), (True, "none")])
 def test_rounds_from_blocks_have_the_bits_of_rows_in_memory(tmp_path, sparse, scale, layout):

@@ -1,6 +1,7 @@
 """Many queries as tasks: the bits of a fit of each alone, on workers, after a kill; the table of queries; VisualRank by passes."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from gramplane.pipeline.methods.semantic_ranker import method, queries
 from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
 from gramplane.pipeline.methods.semantic_ranker.queries import QueryTask, batch_groups, ranking_plan, read_queries, task_groups
 from gramplane.pipeline.synthetic.images import planted_images
+from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 from tests.support.clusters import CommandCluster
@@ -184,6 +186,21 @@ def test_queries_are_spread_over_workers(tmp_path):
     work = ranking_plan(store, RankerConfig(**PARAMS), asked, q.tag_lines(), task_groups(asked.sizes), 0)
     homes = Affinity().assign(work.refs, work.task_weights, {"a": 1, "b": 1})
     assert abs(homes.count("a") - homes.count("b")) <= 1
+
+
+@pytest.mark.parametrize(("form", "apart"), [(np.asarray, 1), (np.asarray, 80), (sp.csr_array, 80)])
+def test_a_task_takes_no_more_than_its_plan(form, apart):
+    """Rows that lie between those of a query are read with them."""
+    rng, config = np.random.default_rng(0), RankerConfig(n_neighbors=4, tol=1e-2)
+    X, tags = rng.normal(size=(4000, 400)), [f"t{k}" for k in rng.integers(3, size=4000)]
+    data, asked = MemoryBlocks(form(np.where(np.abs(X) > 1.5, X, 0.0))), read_queries([("q", apart * k) for k in range(50)], 4000)
+    work = ranking_plan(data, config, asked, tags, [(0, 1)], 0)
+    queries.rank_chunk(work.refs[0], config, 0)  # imports
+    tracemalloc.start()
+    queries.rank_chunk(work.refs[0], config, 0)
+    taken, planned = tracemalloc.get_traced_memory()[1], work.memory_bound - queries.FREED_BYTES
+    tracemalloc.stop()
+    assert taken <= planned <= 3 * taken
 
 
 # -- VisualRank ---------------------------------------------------------------------------------------------------------------------

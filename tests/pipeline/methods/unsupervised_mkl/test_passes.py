@@ -1,15 +1,19 @@
 """UnsupervisedMKL by passes: what whole matrices give, the same bits everywhere, a run that is killed, plans, and what is refused."""
 
 import functools
+import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
+from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline import UnsupervisedMKL, load_model, run_method
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.methods.unsupervised_mkl import codes_pass, rows_pass
+from gramplane.pipeline.methods.unsupervised_mkl import strips_pass as strips
+from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from tests.support.oracles.umkl import objective
 
@@ -175,6 +179,19 @@ def test_every_sweep_has_the_tasks_of_the_plan_and_every_step_its_memory(tmp_pat
     assert sweeps == [plan["tasks_per_pass"]] * outcome.summary["iterations"]
     assert plan["tasks_per_pass"] == 3 + 3 + 1, "50 points a task, which end where blocks of 128 rows do"
     assert max(event["memory_bound"] for event in begun) <= plan["task_bytes"]
+
+
+def test_a_task_takes_no_more_than_its_plan():
+    """The blocks of all kernels weigh more than what is made of them."""
+    kernels = strips.BaseKernels(tuple(as_specs([f"rbf(gamma={gamma})" for gamma in range(1, 9)], 4)), None, np.ones(8))
+    total, asked = strips.KernelSum(kernels, np.ones(8)), strips.Rebuilding(kernels, 5, 0.05, 0.0, "size")
+    work = strips.choose_pass(rows_pass.points_of(MemoryBlocks(points(n=1200)), 5, 256), total, asked)
+    strips.choose_chunk(work.refs[0], total, asked, None)  # compiles
+    tracemalloc.start()
+    strips.choose_chunk(work.refs[0], total, asked, None)
+    taken, planned = tracemalloc.get_traced_memory()[1], work.memory_bound - strips.FREED_BYTES
+    tracemalloc.stop()
+    assert taken <= planned <= 3 * taken
 
 
 def test_the_way_is_chosen_by_the_drivers_memory_alone(tmp_path):
