@@ -143,7 +143,7 @@ def known_keys(items: Sequence[Sequence[int]], keys: Words) -> Words:
 
 def find_violators(
     rows: SignedRows, hull: Words, keys: Words, truth: Words | None, a: float, threshold: float, *,
-    frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40,
+    frontier: bool, depth: int, visits: int, most: int,
 ) -> ViolatorSearch:  # fmt: skip
     """Search for conjunctions outside the hull with M / d^2 above the threshold.
 

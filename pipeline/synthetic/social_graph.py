@@ -36,8 +36,8 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
     """Return a community in which comments and tags depend on ties, and pictures and favourites do not.
 
     User u belongs to communities with proportions pi_u ~ Dirichlet(0.2). Ties depend on s_uv = <pi_u, pi_v>: contacts have probability
-    ``min(1, s/4 + .003)``. Comments are Poisson(3 s) on a quarter of the contacts, Poisson(.02) on all pairs, and Poisson(3) by users on
-    their own photos. Counts of tags, groups and places are Poisson; their means are the mean total of a user times
+    ``s/4 + .003``. Comments are Poisson(3 s) on a quarter of the contacts, Poisson(.02) on all pairs, and Poisson(3) by users on their own
+    photos. Counts of tags, groups and places are Poisson; their means are the mean total of a user times
     ``(snr pi profile + 1/V) / (1 + snr)``, for V different tags (groups, places). Favourites are pure noise, and the mean visual words are
     pi + N(0, noise).
 
@@ -51,7 +51,7 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
     rng = np.random.default_rng(seed)
     pi = rng.dirichlet(np.full(n_communities, 0.2), n)
     s = pi @ pi.T
-    upper = np.triu(rng.random((n, n)) < np.minimum(1.0, 0.25 * s + 0.003), 1)
+    upper = np.triu(rng.random((n, n)) < 0.25 * s + 0.003, 1)
     contacts = upper | upper.T
     # All on the upper triangle: a kernel looks at both directions together.
     talking = upper & (rng.random(s.shape) < 0.25)

@@ -175,6 +175,9 @@ def test_what_is_no_score_is_refused(tmp_path):
     assert read_scoring(["f1", "accuracy", "roc_auc"], "accuracy") == Scoring(("accuracy", "f1", "roc_auc"))
     with pytest.raises(ValueError, match=r"'f1' does not suit a target of 3 classes: .*take f1_macro or f1_micro or f1_weighted"):
         Scoring(("f1",)).check((0, 1, 2), np.arange(3))
+    with pytest.raises(ValueError, match="'neg_mean_squared_log_error' does not suit a target of real numbers: ") as caught:
+        Scoring(("neg_mean_squared_log_error",)).check(None, np.array([-2.0, 1.0]))
+    assert "; take" not in str(caught.value)
     data = CASES["kta-path-two"].data(tmp_path / "data.zarr").url
     with pytest.raises(ValueError, match="'r2': the target holds 2 classes"):
         tune("kta-path", {"lam2": [1.0]}, data=data, run=str(tmp_path / "run"), scoring="r2")

@@ -170,6 +170,13 @@ def test_sparse_columns_of_a_frame_are_looked_at(kind):
     assert "column 'a': its places must ascend inside 0 … 3" in refusal(frame, "frame")
 
 
+def test_no_block_of_a_sparse_column_has_a_length_below_zero():
+    frame = pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 1.0, 0.0, 2.0], fill_value=0.0, kind="block")})
+    index = frame["a"].array.sp_index
+    index.blocs[:], index.blengths[:] = [0, 3], [3, -1]
+    assert "column 'a': its blocks do not hold its 2 values" in refusal(frame)
+
+
 def test_a_triple_that_is_not_put_together_is_checked_with_the_names_of_its_arrays():
     with pytest.raises(DataError, match=r"^x\.npz: X_indptr\[1\] is -1 after 0"):
         check_compressed((np.ones(1), np.zeros(1, "i4"), np.array([0, -1, 1])), (2, 3), "csr", "x.npz", "X_")

@@ -176,6 +176,8 @@ def test_scaled_dual_points():
         assert point.value(bound) == pytest.approx(np.max(3 * t - t * t * (1 + bound) / 2), rel=1e-7)
     assert DualPoint(3.0, 0.0, 2.0).value(0.0) == 6.0
     assert DualPoint(-1.0, 0.0, 2.0).value(1.0) == 0.0
+    for linear in (-1.0, 3.0):
+        assert DualPoint(linear, 0.0, 2.0).value(np.inf) == 0.0
 
 
 # -- hulls -----------------------------------------------------------------------------------------------------------------

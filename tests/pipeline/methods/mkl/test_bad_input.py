@@ -89,6 +89,12 @@ def test_identical_matrices_work_and_are_told():
     assert found.kernel_weights_[1] == pytest.approx(found.kernel_weights_[6], abs=1e-6)
 
 
+def test_matrices_that_are_multiples_of_each_other_are_the_same_once_normalised():
+    problem = oracle.random_problem(0)
+    with pytest.warns(UserWarning, match="kernels that are the same: precomputed 0 and precomputed 2 "):
+        MKLClassifier("precomputed", grams="recompute").fit(np.stack([*problem.grams[:2], 4.0 * problem.grams[0]]), problem.y)
+
+
 @pytest.mark.parametrize("kind", ["memory", "recompute"])
 def test_more_kernels_than_memory_allows(kind):
     def check(k, memory):
