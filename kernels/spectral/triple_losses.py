@@ -89,7 +89,7 @@ def worst_triples(
     """
     n, r = factor.shape
     last = n if last < 0 else last
-    triples, violation = np.zeros((last - first, 3), np.int64), np.full(last - first, -np.inf)
+    triples, violation = np.zeros((last - first, 3), np.int64), np.empty(last - first)
     for i in range(first, last):
         at, last = starts[i], starts[i + 1]
         farthest, nearest, j_best, k_best = -np.inf, np.inf, -1, -1
@@ -108,8 +108,7 @@ def worst_triples(
                 nearest, j_best = d, j
         row = i - first
         triples[row, 0], triples[row, 1], triples[row, 2] = i, j_best, k_best
-        if j_best >= 0 and k_best >= 0:
-            violation[row] = farthest - nearest
+        violation[row] = farthest - nearest
     return triples, violation
 
 

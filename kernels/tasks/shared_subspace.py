@@ -245,7 +245,8 @@ def mirror_point(factors: Sequence[FloatArray], squares: Squares, sums: FloatArr
     logs = [values + constant for (values, _), constant in zip(pairs, constants, strict=True)]
     moved = ball.mirror(logs)
     shifts = np.array([float(new[-1] - old[-1]) for new, old in zip(moved, logs, strict=True)])
-    halves = [Half(vectors * np.exp(0.5 * values)) for (_, vectors), values in zip(pairs, moved, strict=True)]
+    # Eigenvectors become halves where they lie: beside the factors there is one matrix of every kernel.
+    halves = [Half(np.multiply(vectors, np.exp(0.5 * values), out=vectors)) for (_, vectors), values in zip(pairs, moved, strict=True)]
     return MirrorPoint(halves, constants + shifts)
 
 
@@ -279,12 +280,14 @@ def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
 def independent_kernel(factors: Sequence[FloatArray], halves: Sequence[Half], codes: IntArray) -> FloatArray:
     """Return ``sum_j F_j Q_j F_j'`` within tasks and zero between tasks, ``(n, n)``."""
     out = np.zeros((len(codes), len(codes)))
-    images = [F @ half.factor for F, half in zip(factors, halves, strict=True)]
-    for t in range(int(codes.max()) + 1):
-        rows = np.flatnonzero(codes == t)
-        task_rows = (F[rows] for F in factors)
-        plain = (half.base * (F @ F.T) for half, F in zip(halves, task_rows, strict=True) if half.base)
-        out[np.ix_(rows, rows)] = sum(image[rows] @ image[rows].T for image in images) + sum(plain)
+    tasks = [np.flatnonzero(codes == t) for t in range(int(codes.max()) + 1)]
+    for F, half in zip(factors, halves, strict=True):
+        image = F @ half.factor
+        for rows in tasks:
+            out[np.ix_(rows, rows)] += image[rows] @ image[rows].T
+            if half.base:
+                own = F[rows]
+                out[np.ix_(rows, rows)] += half.base * (own @ own.T)
     return out
 
 

@@ -107,6 +107,16 @@ def test_arrays_and_frames_are_planned_too(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_plan_of_a_folder_is_that_of_all_its_files(tmp_path):
+    path, options = written(tmp_path, "parquet")
+    (tmp_path / "parts").mkdir()
+    for k in range(3):
+        (tmp_path / "parts" / f"{k}.parquet").write_bytes(path.read_bytes())
+    one, three = (ingest(str(source), str(tmp_path / "s"), dry_run=True, **options) for source in (path, tmp_path / "parts"))
+    for name in ("rows", "source_bytes", "scratch_bytes_at_most"):
+        assert three[name] == 3 * one[name], name
+
+
 def by_columns(counts):
     """Sparse rows whose columns have so many entries."""
     import scipy.sparse as sp

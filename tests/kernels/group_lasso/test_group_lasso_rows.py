@@ -117,6 +117,15 @@ def test_separable_rows_and_useless_columns_end_finitely():
     assert np.isfinite(found.copies).all()
 
 
+def test_a_step_that_overflows_is_not_taken():
+    problem, tasks, _ = problem_of("hinge", "entries", 3)
+    X = np.concatenate([task[0] for task in tasks])
+    X[: problem.rows.edges[1], 0] *= 1e150
+    found = solve_rows(replace(problem, rows=TaskRows(X, problem.rows.edges)), tol=1e-6, max_iter=60)
+    assert found.stop == "no_progress"
+    assert np.isfinite(found.copies).all() and np.isfinite(found.objective)
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("even", [False, True])
 def test_columns_that_join_in_batches_have_the_moments_of_all(sparse, even):

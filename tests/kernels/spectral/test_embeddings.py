@@ -154,7 +154,8 @@ def test_worst_triples_are_those_of_a_plain_search():
         assert violation[i] == pytest.approx(values[every[:, 0] == i].max())
         assert violations(factor @ factor.T, [found[i]])[0] == pytest.approx(violation[i])
     lonely = worst_triples(factor, np.zeros(13, np.int64), np.zeros(0, np.int64))[1]
-    assert np.isneginf(lonely).all()
+    crowded = worst_triples(factor, 11 * np.arange(13), np.flatnonzero(~np.eye(12, dtype=bool)) % 12)[1]
+    assert np.isneginf(lonely).all() and np.isneginf(crowded).all()
 
 
 def test_new_triples_are_those_not_known():

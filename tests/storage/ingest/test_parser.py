@@ -199,6 +199,15 @@ def test_the_buffer_does_not_matter(buffer):
     assert (whole[2].lowest, whole[2].highest) == (part[2].lowest, part[2].highest)
 
 
+@pytest.mark.parametrize("buffer", [32, 100, 1 << 12])
+def test_every_block_tells_how_far_the_text_was_read(buffer):
+    text = sample(np.random.default_rng(3)) + b"1 1:1\n"
+    parser = LineParser("in.svm", Rules(1, 2**31 - 2, False, False, np.zeros(0)), "is too large", buffer, 1 << 16)
+    places = [(at, lines) for _, at, lines in parser.blocks(io.BytesIO(text), int)]
+    assert places[-1][0] == len(text) and (len(places) > 1 or buffer > len(text))
+    assert all(text[at - 1 : at] == b"\n" and lines == text[:at].count(b"\n") for at, lines in places)
+
+
 def test_empty_text_has_no_rows():
     for text in (b"", b"\n", b"# nothing\n\n", b"   "):
         assert parse(text)[0]["y"].size == 0

@@ -16,7 +16,9 @@ from gramplane.pipeline import KTASelectionPath, load_model, run_method
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.inputs.scores import stratified_split
 from gramplane.pipeline.methods.kta_path import kernel_sum_pass
+from gramplane.pipeline.methods.kta_path.alignment_pass import alignments_pass
 from gramplane.pipeline.methods.kta_path.kernel_sum_pass import MAX_CELLS_BYTES, CellSums
+from gramplane.pipeline.passes.blocks import column_tasks
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import classes, planted
@@ -48,6 +50,14 @@ def test_alignments_and_traces_are_those_of_centred_matrices():
         K = centred(gaussian(X[:, i], machine.widths_[i]))
         np.testing.assert_allclose(machine.traces_[i], np.trace(K), rtol=1e-6)
         np.testing.assert_allclose(machine.alignments_[i], y @ K @ y / np.trace(K), rtol=1e-5, atol=1e-6 * len(y))
+
+
+def test_the_pass_of_alignments_says_what_comes_back():
+    X, y = planted(0, d=12)
+    work = alignments_pass(column_tasks(MemoryBlocks(X, y)), y.nbytes, np.stack([y, np.ones_like(y)]), "linear")
+    back = [found for ref in work.refs for _, found in work.program.chunk(ref, *work.broadcast)]
+    assert sum(found.shape[1] for found in back) == 12
+    assert sum(found.nbytes for found in back) <= work.describe()["result_bytes"] <= sum(found.nbytes for found in back) + 1024
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])

@@ -1,11 +1,15 @@
 """Shared-subspace kernel learning: generic optimum, certificates, invariances, policies, both rivals, bad input."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
 from gramplane.cluster import MemoryBoundExceeded, open_executor
+from gramplane.kernels.jit import compile_at_once
+from gramplane.pipeline import run_method
 from gramplane.pipeline.core.resources import RunContext
 from gramplane.pipeline.grams.plans import GramPasses
 from gramplane.pipeline.inputs.tasks import with_tasks
@@ -15,6 +19,7 @@ from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubsp
 from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
+from tests.support.driver_memory import write_store
 from tests.support.oracles import shared_subspace as oracle
 
 COLUMNS = ([0, 1], [2, 3, 4], [0, 4, 5])
@@ -255,3 +260,17 @@ def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
         grams = found.grams(ctx)
         plan, matrix = found.plan, grams.combine_tasks(found.first_state(grams).coupling, found.codes).array
     assert plan["learning_tasks"] == 4 and plan["pooled_matrix_bytes"] == matrix.nbytes
+
+
+@pytest.mark.parametrize("solver", ["mirror", "alternate"])
+def test_the_searches_of_the_thesis_take_what_their_plan_says(tmp_path, solver):
+    data = write_store(tmp_path / "data", 200, 10, tasks=True)
+    params = {"kernels": [f"rbf(gamma={g:g})" for g in np.linspace(0.05, 0.5, 8)], "solver": solver, "max_iter": 1}
+    plan = run_method("shared-subspace-mkl", params, data=data, run=str(tmp_path / "run"), dry_run=True).plan
+    with compile_at_once():
+        run_method("shared-subspace-mkl", params, data=data, run=str(tmp_path / "first"))
+    tracemalloc.start()
+    run_method("shared-subspace-mkl", params, data=data, run=str(tmp_path / "run"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.95 * peak <= plan["driver_bytes"] <= 1.4 * peak
