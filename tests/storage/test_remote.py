@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from gramplane.storage import BlockStore, DataError, MissingBlock, RunLocked, SchemaError, errors, remote, urls, versions
+from gramplane.storage import BlockStore, DataError, MissingBlock, RunLocked, SchemaError, digest_of, errors, remote, urls, versions
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest import scratch as scratches
 from gramplane.storage.ingest.files import make_local
@@ -165,6 +165,14 @@ def test_faults_of_a_remote_source_name_its_url(s3, tmp_path):
     with make_local("s3://b/bad.svm", tmp_path) as copy:
         assert stat.S_IMODE(os.stat(os.path.dirname(copy)).st_mode) == 0o700
     assert os.listdir(tmp_path) == []
+
+
+def test_the_digest_of_an_object_is_that_of_its_bytes(s3, tmp_path):
+    (tmp_path / "x.csv").write_bytes(b"1,2\n")
+    s3.buckets["b"] |= {"x.csv": b"1,2\n", "y.csv": b"1,3\n"}
+    assert digest_of("s3://b/x.csv") == digest_of(tmp_path / "x.csv") != digest_of("s3://b/y.csv")
+    with pytest.raises(MissingBlock):
+        digest_of("s3://b/z.csv")
 
 
 def test_scratch_for_an_object_store_is_private_and_found_again(tmp_path):

@@ -126,7 +126,7 @@ def pass_figures(config: UMKLConfig, passes: GramPasses, n_bases: int) -> dict[s
     steps = [
         choose_pass(strips, KernelSum(asked.kernels, np.ones(len(specs))), asked).memory_bound,
         passes.load() if settings.policy == "store" else sums_pass(refs, len(specs), n).memory_bound,
-        written_bytes(refs, 8 * n * max(columns, 1)),
+        written_bytes(refs, 8 * n * columns),
         *_first_steps(config, passes, asked, points, strips),
     ]
     return {"tasks_per_pass": len(strips), "task_bytes": max(steps)}

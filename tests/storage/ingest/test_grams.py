@@ -107,6 +107,14 @@ def test_faults_are_named_before_anything_is_written(tmp_path, place, value, wor
     assert not (tmp_path / "g").exists()
 
 
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_a_difference_across_the_diagonal_is_judged_by_the_size_of_the_kernel(tmp_path, size):
+    bad = size * GRAMS[0]
+    bad[3, 30] += 1e-6 * bad[3, 3]
+    with pytest.raises(DataError, match=r"kernel '0' is not symmetric: .* in row 4, column 31"):
+        ingest_grams(bad, tmp_path / "g")
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [

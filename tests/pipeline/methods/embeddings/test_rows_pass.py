@@ -14,7 +14,7 @@ from gramplane.pipeline.grams.eigen_plan import WORK
 from gramplane.pipeline.grams.neighbours import squared_distances
 from gramplane.pipeline.methods.embeddings import rows_pass
 from gramplane.pipeline.methods.embeddings.estimator import MinimumVolumeEmbedding
-from gramplane.pipeline.methods.embeddings.rows_pass import TriplesPass, row_geometry
+from gramplane.pipeline.methods.embeddings.rows_pass import GeometryPasses, TriplesPass, row_geometry
 from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 
@@ -46,6 +46,12 @@ def test_geometry_by_blocks_is_that_of_all_rows(executor, monkeypatch, kind, cou
     assert found[0] == pytest.approx(norm2, rel=1e-10) and found[1].shape == (90, count)
     if count:
         np.testing.assert_allclose(found[1] @ found[1].T, directions @ directions.T, atol=1e-5)
+
+
+def test_the_pass_over_all_rows_says_what_comes_back():
+    work = GeometryPasses(MemoryBlocks(rows(400)), 5).directions(5)
+    ((_, directions),) = work.program.chunk(*work.refs, *work.broadcast)
+    assert directions.nbytes <= work.describe()["result_bytes"] <= directions.nbytes + 1024
 
 
 def test_distances_of_pairs_by_blocks(executor, monkeypatch, tmp_path):

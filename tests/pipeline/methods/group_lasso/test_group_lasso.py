@@ -218,6 +218,19 @@ def test_rows_come_in_the_same_blocks_from_rows_columns_and_arrays(tmp_path, mon
         online_rows.RowBlocks(ingest((X, y), tmp_path / "wide"), 1 << 20)
 
 
+@pytest.mark.parametrize("scale", ["max-abs", "unit-row"])
+def test_sparse_arrays_are_scaled_as_the_rows_of_their_store(tmp_path, scale):
+    X = sp.random_array((1200, 4000), density=0.16, rng=np.random.default_rng(0), format="csr")
+    store = ingest((X, np.arange(1200.0)), tmp_path / "data", scale=scale, layout="both")
+    loaded = []
+    for data in (MemoryBlocks(X, scale=store.scale), store):
+        blocks = online_rows.RowBlocks(data, 1 << 30)
+        loaded.append([blocks.load(ref) for ref in blocks.refs()])
+    assert len(loaded[0]) == len(loaded[1]) >= 2
+    for here, there in zip(*loaded):
+        assert all(np.array_equal(a, b) for a, b in zip(here, there))
+
+
 @pytest.mark.parametrize("scale", ["standard", "unit-row"])
 def test_scaled_stores_predict_as_they_learned(tmp_path, scale):
     X, value = problem()
