@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.pipeline import predict_store, run_method
@@ -37,6 +38,14 @@ def test_an_ingest_takes_no_more_than_its_plan(tmp_path, name):
     assert plan["process_bytes"] <= BUDGET + outside
     assert plan["source_bytes"] in (size, None)  # of packed CSV only its end tells the bytes
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_what_is_known_of_every_row_is_planned(tmp_path):
+    sparse = ingest(sp.eye_array(3000, format="csr"), tmp_path / "s", layout="both", dry_run=True)
+    dense = ingest(np.ones((3000, 2)), tmp_path / "d", missing="mean", dry_run=True)
+    for plan, what in ((sparse, "entries of rows, and where rows are cut"), (dense, "column whose missing values are filled in")):
+        held = {row["what"]: row["bytes"] for row in plan["process_holds"]}
+        assert held[f"{what}; outside the budget"] >= 8 * 3000  # at least a number for each
 
 
 def rows(n=300, d=12):

@@ -186,6 +186,7 @@ def test_scaled_dual_points():
 def test_hulls_grow_to_what_they_would_be_at_once():
     whole = lattice(3)
     steps = Hull()
+    assert steps.indptr.tolist() == [0]
     assert steps.transposed.rows.size == steps.transposed.indptr[-1] == 0
     for w in range(whole.size):
         steps = steps.joined([whole.d[w]], [list(whole.ancestors(w)[:-1])])

@@ -47,6 +47,14 @@ def test_the_program_for_old_files_passes_on_every_matrix_and_nothing_else(tmp_p
         assert np.array_equal(again.toarray(), S.toarray())
 
 
+def test_cells_that_hold_numbers_too_are_passed_over(tmp_path):
+    cells = {"names": np.array(["a", 7.0], dtype=object), "notes": np.array(["a", "b"], dtype=object)}
+    scipy.io.savemat(tmp_path / "a.mat", {"X": np.eye(2), "y": np.array([1.0, -1.0]), **cells}, format="5")
+    assert ingest(str(tmp_path / "a.mat"), tmp_path / "store", target="y").feature_names() is None
+    with pytest.raises(DataError, match="names"):
+        ingest(str(tmp_path / "a.mat"), tmp_path / "other", target="names")
+
+
 def test_an_old_file_that_ends_early_is_refused_in_the_words_of_its_reader(tmp_path):
     path = tmp_path / "old.mat"
     scipy.io.savemat(path, {"X": np.ones((3, 2)), "y": np.array([1, -1, 1])}, format="4")
