@@ -47,6 +47,11 @@ def test_a_width_is_the_median_distance_of_different_rows(columns):
     assert MedianWidths(MemoryBlocks(X)).gamma(columns) == pytest.approx(0.5 / np.median(far[far > 0]) ** 2, rel=1e-5)
 
 
+def test_rows_that_differ_by_rounding_alone_are_equal():
+    X = np.append(1e-7 * np.arange(9), 1.0)[:, None]
+    assert MedianWidths(MemoryBlocks(X)).gamma(None) == pytest.approx(0.5, rel=1e-5)
+
+
 def test_widths_depend_on_the_data_alone(tmp_path):
     X, y = rows(900, 7)
     X[np.abs(X) < 2] = 0

@@ -180,6 +180,18 @@ def test_a_source_that_changed_is_read_afresh(tmp_path):
     assert store.digest == ingest(source, tmp_path / "U").digest
 
 
+def test_packed_text_that_changed_and_is_as_long_is_read_afresh(tmp_path):
+    plain, packed = tmp_path / "a.svm", tmp_path / "a.svm.gz"
+    write_file(plain, n_rows=200)
+    content = bytearray(plain.read_bytes())
+    packed.write_bytes(gzip.compress(content, 0))
+    interrupted(packed, tmp_path / "S")
+    place = content.index(b".") + 1
+    content[place] = ord("9") if content[place] != ord("9") else ord("8")
+    packed.write_bytes(gzip.compress(content, 0))
+    assert ingest(packed, tmp_path / "S").digest == ingest(packed, tmp_path / "T").digest
+
+
 def test_other_options_start_afresh(tmp_path):
     source, _, X, _ = sources(tmp_path)["plain"]
     interrupted(source, tmp_path / "S")

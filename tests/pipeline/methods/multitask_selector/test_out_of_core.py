@@ -74,6 +74,13 @@ def test_the_optimum_is_that_of_a_general_solver(tmp_path, name):
     assert RunStore.open(tmp_path / "run").read_json("decisions")["engine"] == "working_set"
 
 
+def test_a_score_on_the_way_is_of_columns_with_their_means(tmp_path):
+    X, y, codes = problem()
+    store = ingest((X + 5.0, y), tmp_path / "data", task_column=codes, task="regression")
+    done = run({**BATCH, "scale": "none"}, store, tmp_path / "run").summary
+    assert done["train_r2"] == pytest.approx(load_model(tmp_path / "run").score(X + 5.0, y, codes), abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("loss", "scale", "tol"), [("logistic", "standard", 1e-6), ("logistic", "unit-row", 1e-6), ("hinge", "none", 1e-6)]
 )

@@ -64,6 +64,13 @@ def test_tiles_are_named_where_the_memory_may_not_do(tmp_path):
     assert "in tiles" in beyond["eigensolver"] and beyond["task_bytes"] >= here["task_bytes"]
 
 
+def test_less_memory_of_the_driver_bounds_what_tasks_add_of_known_eigenvectors(tmp_path):
+    given = {**stored(tmp_path, 12_000, 600), "run": str(tmp_path / "run"), "dry_run": True}
+    little, much = (run_method("npkl", {"loss": "square"}, driver_memory=memory, **given).plan for memory in ("64MiB", "1GiB"))
+    assert little["eigenpairs_at_most"] == much["eigenpairs_at_most"] == 12_000
+    assert little["task_bytes_at_most"] < 0.7 * much["task_bytes_at_most"]
+
+
 def test_a_block_is_tried_where_a_dense_matrix_would_be_too_large():
     matrix = SymmetricOperator(sp.csr_array(graph_problem(300, seed=0, neighbours=3)[0] - 0.6 * np.eye(300)))
     whole = positive_part(matrix)
