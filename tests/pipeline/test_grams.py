@@ -12,6 +12,7 @@ from gramplane.pipeline.core.resources import Resources
 from gramplane.pipeline.grams import grams as module
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.pair_passes import pass_groups
+from gramplane.pipeline.grams.plans import GramPasses
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.grams.sources import block_rows, pairs
 from gramplane.pipeline.passes.blocks import byte_groups
@@ -112,6 +113,17 @@ def test_a_sum_beyond_the_drivers_memory_answers_by_passes(data, store, tmp_path
             np.testing.assert_allclose(far.matvec(v), whole @ v, atol=1e-9 * np.abs(whole @ v).max())
             np.testing.assert_allclose(far.diag(), np.diagonal(whole), rtol=1e-6)
             np.testing.assert_allclose(far.rows(wanted[:2]), whole[wanted[:2]], rtol=1e-12)
+
+
+def test_passes_that_send_blocks_back_are_within_their_plan(store, tmp_path):
+    sink = MemorySink()
+    with open_executor(None, events=sink) as executor:
+        grams = [opened(policy, store, tmp_path, KERNELS, executor) for policy in ("memory", "recompute")]
+        grams[1].combine(np.ones(5))
+        filled, summed = (GramPasses(store, one.specs, one.settings, Resources(executor)) for one in grams)
+        planned = {"gram-blocks": filled.load(), "weighted-sum": summed.sum()}
+    bounds = {event["program"]: event["memory_bound"] for event in sink.events if event["event"] == "plan"}
+    assert {name: bounds[name] for name in planned} == planned
 
 
 def test_a_store_that_is_there_is_used_again(data, store, tmp_path):

@@ -7,15 +7,16 @@ workers, with one of them killed, and after a stop.
 import numpy as np
 import pytest
 
-from gramplane.cluster import open_executor
+from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.graphs.parsing import parse_graph
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import svc_problem
 from gramplane.pipeline import load_model, run_method
 from gramplane.pipeline.core.resources import Resources, RunContext
 from gramplane.pipeline.grams import pair_passes as gram_passes
+from gramplane.pipeline.methods.hierarchical_kernels.graph import base_kernels
 from gramplane.pipeline.methods.hierarchical_kernels.machines import SharedMachines
-from gramplane.pipeline.methods.hierarchical_kernels.node_pass import SignedForms, VectorForms
+from gramplane.pipeline.methods.hierarchical_kernels.node_pass import SignedForms, VectorForms, node_task_bytes
 from gramplane.storage import BlockStore, GramStore, RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.battery import model_bytes, without_times
@@ -151,6 +152,24 @@ def test_sums_over_pairs_of_tasks_and_signs_are_the_forms_of_vectors_and_of_thei
         for a, b in zip(near.split_totals(specs), far.split_totals(specs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9)
         np.testing.assert_allclose(near.totals(specs), far.totals(specs), rtol=1e-9)
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 1 << 19])
+def test_forms_of_all_nodes_take_what_was_planned(memory, folder, monkeypatch):
+    """Of so many machines that their vectors, and what comes back of them, are more than the kernels."""
+    monkeypatch.setattr("gramplane.pipeline.grams.sources.FREED_BYTES", 0)
+    rng, sink, count = np.random.default_rng(3), MemorySink(), 400
+    data, dag = BlockStore.open(str(folder / "classes")), parse_graph("subsets(gaussian[0])", 2.0, D, np.ones(D))
+    machines = SharedMachines(tuple(svc_problem(np.where(np.arange(N) % 2, 1.0, -1.0), 1.0) for _ in range(count)), False, None, None)
+    specs = [dag.kernel(dag.roots()[0]), *map(dag.kernel, dag.children(dag.roots()[0]))]
+    assert len(specs) == dag.size
+    with open_executor(None, events=sink) as executor:
+        forms = machines.outside_forms(rng.normal(size=(count, N)), data, Resources(executor, driver_memory=memory))
+        forms.split_totals(specs)
+        tasks = None if isinstance(forms, VectorForms) else (count, machines.n_tasks)
+        planned = node_task_bytes(data, dag, len(base_kernels(dag)), count, tasks)
+    taken = max(event["memory_bound"] for event in sink.events if event["event"] == "plan")
+    assert taken == planned
 
 
 def test_a_gram_store_keeps_the_kernels_of_the_hulls_for_further_fits(folder, tmp_path):
