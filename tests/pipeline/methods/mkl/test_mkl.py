@@ -18,6 +18,7 @@ from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_
 from gramplane.pipeline import MKLClassifier, MKLRegressor, cross_validate, load_model, predict_store, run_method, score_store, tune
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.inputs.folds import fold_masks
+from gramplane.pipeline.methods.mkl.problem import MKLProblem
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest, ingest_grams
 from tests.support.oracles import gram as gram_oracle
@@ -339,6 +340,16 @@ def test_a_step_is_one_pass_and_all_kernels_are_looked_at_at_the_end(many, solve
     assert found.history_["working_kernels"].min() < 60
     # Beside the steps' own: the look at all kernels that widens the set, the forms it lacks, and the look that ends it.
     assert len(vectors) <= found.n_iter_ + 5 and min(vectors) >= 1
+
+
+def test_slow_steps_after_kernels_have_joined_the_set_lead_to_one_of_the_level_method(many, monkeypatch):
+    kernels, X, y = many
+    with_models, solve = [], MKLProblem.solve
+    monkeypatch.setattr("gramplane.pipeline.methods.mkl.problem.SLOW_STEP_SHARE", 0.0)
+    monkeypatch.setattr(MKLProblem, "solve", lambda *given: [found := solve(*given), with_models.append(found.matrix is not None)][0])
+    sizes = MKLClassifier(kernels, tol=1e-5, scale=None).fit(X, y).history_["working_kernels"]
+    since = len(sizes) - int(np.flatnonzero(np.diff(sizes) > 0)[-1])
+    assert since > 4 and not all(with_models[-since:])
 
 
 def test_seconds_of_the_parts_of_a_step_are_within_it(many):
