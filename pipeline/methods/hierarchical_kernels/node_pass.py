@@ -141,11 +141,11 @@ def node_forms(data: RowData, resources: Resources, specs: Sequence[AnyKernel], 
 def _forms_pass(refs: Sequence[PairRef], k: int, m: int, share: float) -> Plan[list[TileSums]]:
     """Return the pass that computes the forms of m vectors in k kernels."""
     groups, result = pass_groups(refs), forms_bytes(k, m, refs[0].rows[1] - refs[0].rows[0])
+    largest = result * max(map(len, groups))
 
     def memory(group: tuple[PairRef, ...]) -> int:
-        return max(pair_bytes(ref) + int(share * ref.nbytes) for ref in group)
+        return max(pair_bytes(ref) + int(share * ref.nbytes) for ref in group) + largest
 
-    largest = result * max(map(len, groups))
     return plan(BlockProgram("node-forms", group_chunk, join_lists, memory, largest, combine_bytes=2 * result * len(refs)), groups)
 
 
