@@ -214,8 +214,9 @@ def column_tasks(data: Blocks) -> list[Task]:
     if data not in _TASKS:
         # Kept: a store may have 100,000 stripes.
         stripes = list(data.column_blocks())
-        even = -(-sum(ref.nbytes for ref in stripes) // TASKS)
-        _TASKS[data] = byte_groups(stripes, min(TASK_BYTES, max(LEAST_TASK_BYTES, even)))
+        total = sum(ref.nbytes for ref in stripes)
+        even = min(TASK_BYTES, max(LEAST_TASK_BYTES, -(-total // TASKS)))
+        _TASKS[data] = byte_groups(stripes, even) if total > LEAST_TASK_BYTES else byte_groups(stripes)
     return _TASKS[data]
 
 
