@@ -30,13 +30,18 @@ class Affinity:
         self._weights: dict[Hashable, float] = {}
 
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
-        """Return the preferred worker of every task; ``weights`` are the bytes of the tasks. Each worker gets a share of the bytes that is
-        proportional to its number of threads (``workers``).
+        """Return the preferred worker of every task of a pass; ``weights`` are the bytes of the tasks. Each worker gets a share of the bytes
+        of this pass that is proportional to its number of threads (``workers``).
         """
         self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)
-        unknown = [(ref, max(weight, 1)) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]
-        self._settle(unknown, workers)
+        loads, unknown = dict.fromkeys(workers, 0.0), list[tuple[Any, int]]()
+        for ref, weight in zip(refs, weights, strict=True):
+            if (home := self._home(ref)) is None:
+                unknown.append((ref, max(weight, 1)))
+            else:
+                loads[home] += max(weight, 1)
+        self._settle(unknown, loads, workers)
         return [str(self._home(ref)) for ref in refs]
 
     def learn(self, ref: object, worker: str, weight: float) -> None:
@@ -69,11 +74,12 @@ class Affinity:
                 loads[home] -= self._weights[block]
                 del self._homes[block]
 
-    def _settle(self, tasks: Sequence[tuple[Any, int]], workers: Mapping[str, int]) -> None:
-        # Runs of neighbouring blocks go to one worker, so that the first combines find their parts in one place.
-        loads = self._loads(workers)
+    def _settle(self, tasks: Sequence[tuple[Any, int]], loads: dict[str, float], workers: Mapping[str, int]) -> None:
+        # Runs of neighbouring blocks go to one worker, so that the first combines find their parts in one place. Workers with as much to do
+        # begin with the one that holds the least.
+        held = self._loads(workers)
         share = (sum(loads.values()) + sum(weight for _, weight in tasks)) / sum(workers.values())
-        order = sorted(workers, key=lambda worker: (loads[worker] - share * workers[worker], worker))
+        order = sorted(workers, key=lambda worker: (loads[worker] - share * workers[worker], held[worker], worker))
         position = 0
         for ref, weight in tasks:
             while position + 1 < len(order) and loads[order[position]] + weight / 2 > share * workers[order[position]]:

@@ -89,3 +89,9 @@ def test_versions_that_matter_are_compared():
     other = {**ours, "scipy": "0.1"}
     assert find_conflict(ours, other) is None
     assert list_differences(ours, other) == [f"scipy 0.1/{ours['scipy']}"]
+
+
+def test_each_pass_is_divided_evenly_whatever_was_read_before():
+    affinity = Affinity()
+    assert affinity.assign(["whole"], [900], {"a": 1, "b": 1}) == ["a"]
+    assert affinity.assign(["upper", "lower"], [500, 400], {"a": 1, "b": 1}) == ["b", "a"]
