@@ -30,8 +30,8 @@ class Affinity:
         self._weights: dict[Hashable, float] = {}
 
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
-        """Return the preferred worker of every task of a pass; ``weights`` are the bytes of the tasks. Each worker gets a share of the bytes
-        of this pass that is proportional to its number of threads (``workers``).
+        """Return the preferred worker of every task of a pass; ``weights`` are the bytes of the tasks. Each worker gets a share of these
+        bytes that is proportional to its number of threads (``workers``).
         """
         self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)
