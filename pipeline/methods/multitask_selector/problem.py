@@ -42,7 +42,7 @@ class SelectorProblem(ABC):
         remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
         if way != "memory":
             remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else f"{NEEDS_ROWS}, {remedy}"
-        self.items = driver_items(inputs.data, inputs.n_tasks, config.algorithm, resources.driver_memory, way)
+        self.items = driver_items(inputs.data, inputs.n_tasks, config, resources.driver_memory, way)
         check_memory("multitask-selector", self.items, resources, remedy)
         self.data = selector_data(config, inputs)
 
@@ -83,6 +83,8 @@ Way = Literal["memory", "working_set", "blocks"]  # all rows here; columns of a 
 ENTRY_BYTES = 40  # bytes the driver holds per entry while rows are read and evaluated, at most
 MOMENT_SHARE = 0.25  # share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows
 FIRST_FEATURES = 20  # features that join the empty working set
+FIRST_DENSE, ALL_DENSE = 100, 512  # where short dense columns come cheaply; up to ALL_DENSE may all join, if moments solve the problem
+FIRST_SHARE = 0.25  # share of the driver's memory that a set of so many may take
 WINDOW_SHARE = 0.25  # share of the driver's memory for the rows of the next rounds, as they are stored
 STEP_SHARE = 0.0625  # share of it for the rows that one step learns, in float64
 FEWER_COLUMNS = "a larger lam, or algorithm='da'"  # what helps where the columns of a working set are too many
@@ -107,14 +109,24 @@ def choose_way(data: Data, n_tasks: int, config: SelectorConfig, driver_memory: 
     return "working_set" if is_batch else "blocks"
 
 
-def driver_items(data: Data, n_tasks: int, algorithm: str, driver_memory: int, way: Way) -> tuple[Item, ...]:
+def first_features(data: Data, n_tasks: int, config: SelectorConfig, driver_memory: int) -> int:
+    """Return how many features may join the empty working set."""
+    if data.meta.kind == "sparse":
+        return FIRST_FEATURES
+    many = ALL_DENSE if config.loss == "squared" and data.n_cols <= ALL_DENSE else FIRST_DENSE
+    items = set_items(data, np.arange(min(data.n_cols, many)), n_tasks, driver_memory)
+    return many if total_bytes(items) <= FIRST_SHARE * driver_memory else FIRST_FEATURES
+
+
+def driver_items(data: Data, n_tasks: int, config: SelectorConfig, driver_memory: int, way: Way) -> tuple[Item, ...]:
     """Return the memory of the driver. The final number of columns in the working set is not known in advance: only the initial working set
     is counted here, and each larger one is checked when it is reached.
     """
     if way == "memory":
-        return memory_items(data, n_tasks, algorithm, driver_memory)
+        return memory_items(data, n_tasks, config.algorithm, driver_memory)
     if way == "working_set":
-        return set_items(data, np.arange(min(data.n_cols, FIRST_FEATURES)), n_tasks, driver_memory)
+        first = min(data.n_cols, first_features(data, n_tasks, config, driver_memory))
+        return set_items(data, np.arange(first), n_tasks, driver_memory)
     return (*_vector_items(data, n_tasks), ("orders of the rows", 48 * data.n_rows), *_block_items(data, n_tasks, driver_memory))
 
 

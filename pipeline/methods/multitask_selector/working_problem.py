@@ -32,7 +32,7 @@ from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
 from .inputs import Solution, auto_lam, penalty_of
 from .norms_pass import norms_pass, task_norms
-from .problem import CUT_SHORT, FEWER_COLUMNS, FIRST_FEATURES, STEP_LIMITS, SelectorProblem, moments_fit, set_items
+from .problem import CUT_SHORT, FEWER_COLUMNS, STEP_LIMITS, SelectorProblem, first_features, moments_fit, set_items
 
 MORE_FEATURES = 10  # features that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
@@ -107,6 +107,10 @@ class WorkingProblem(SelectorProblem):
     def edges(self) -> np.ndarray:
         """Positions at which the tasks begin in the order, ``(n_tasks + 1,)``."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.data.codes, minlength=self.data.n_tasks))]).astype(np.int64)
+
+    @cached_property
+    def _n_first(self) -> int:
+        return first_features(self.data.data, self.data.n_tasks, self.config, self.planned.driver_memory)
 
     @cached_property
     def _target(self) -> np.ndarray:
@@ -202,7 +206,7 @@ class WorkingProblem(SelectorProblem):
         violates = state.kept & (state.bounds > self.penalties(state)[0])
         violates[state.features] = False
         ids = np.flatnonzero(violates)
-        limit = max(MORE_FEATURES, len(state.features)) if len(state.features) else FIRST_FEATURES
+        limit = max(MORE_FEATURES, len(state.features)) if len(state.features) else self._n_first
         new = np.sort(ids[np.lexsort((ids, -state.bounds[ids]))][:limit])
         if state.sweeps >= self.config.max_iter:
             return self._end_phase(state, "max_iter")

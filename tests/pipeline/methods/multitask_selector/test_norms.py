@@ -61,7 +61,7 @@ def test_the_optimum_is_that_of_a_general_solver(p, loss):
 
 @pytest.mark.parametrize("p", [1.5, 5.0, np.inf])
 def test_a_working_set_ends_at_the_same_optimum(tmp_path, monkeypatch, p):
-    monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.working_problem.FIRST_FEATURES", 2)
+    monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.working_problem.first_features", lambda *sizes: 2)
     monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.working_problem.MORE_FEATURES", 2)
     X, y, codes = problem(240)
     X = np.hstack([X, 0.3 * np.random.default_rng(1).normal(size=(240, 62))])

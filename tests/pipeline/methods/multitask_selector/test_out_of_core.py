@@ -28,7 +28,7 @@ LITTLE = 400 << 10
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 12_000)
-    monkeypatch.setattr(working_problem, "FIRST_FEATURES", 4)
+    monkeypatch.setattr(working_problem, "first_features", lambda *sizes: 4)
     monkeypatch.setattr(working_problem, "MORE_FEATURES", 3)
 
 
