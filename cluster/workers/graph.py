@@ -39,11 +39,20 @@ class _WorkerPreference:
         return [home] if home else []
 
 
+class _Node(Task):
+    """A task that is identified by its key, which is unique. Dask would otherwise look at every number of its arguments."""
+
+    __slots__ = ()
+
+    def __dask_tokenize__(self) -> str:
+        return str(self.key)
+
+
 @dataclass(frozen=True)
 class Graph:
     """Graph of one run. ``leaves``: keys of the chunk steps, in the order of the references. ``root``: key of the result."""
 
-    tasks: dict[Key, Task]
+    tasks: dict[Key, _Node]
     leaves: list[Key]
     root: Key
 
@@ -58,7 +67,7 @@ def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
     step = replace(Step.of(plan, limits), arithmetic=fingerprint())
     token = uuid.uuid4().hex
     leaves: list[Key] = [(f"{step.name}-{token}", i) for i in range(plan.n_tasks)]
-    tasks = {key: Task(key, _chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
+    tasks = {key: _Node(key, _chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
     merge = replace(step, broadcast=())
     keys = leaves
     for depth, level in enumerate(plan.levels, 1):
@@ -68,7 +77,7 @@ def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
                 keys.append(below[lo])
                 continue
             keys.append((f"{step.name}-combine-{token}", depth, i))
-            tasks[keys[-1]] = Task(keys[-1], _combine_on_worker, merge, *(TaskRef(key) for key in below[lo:hi]))
+            tasks[keys[-1]] = _Node(keys[-1], _combine_on_worker, merge, *(TaskRef(key) for key in below[lo:hi]))
     return Graph(tasks, leaves, keys[0])
 
 

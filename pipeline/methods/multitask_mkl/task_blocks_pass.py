@@ -24,11 +24,12 @@ from ....storage.grams.layout import GramLayout
 from ...core.resources import BANK_SHARE, Resources
 from ...grams.given import GivenGrams, StoredPair
 from ...grams.settings import PLACES, GramSettings, Policy
-from ...grams.sources import TILE, RowData, TextRows, rows_of
+from ...grams.sources import READ, TILE, RowData, TextRows, rows_of
 from ...records.config import GramPolicy
 
 BLOCK_BYTES = 32 << 20  # entries of one block pair, all kernels together
 BATCH_BYTES = 64 << 20  # entries of the tasks that one step of a pass takes together; a larger task is a step of its own
+MAX_READS = 16  # runs of rows that are read one by one
 MAX_ROWS_READ = 4  # rows of a task are read with those between them up to this many times their number, else run by run
 
 
@@ -90,7 +91,7 @@ class ComputedPair:
     @property
     def row_bytes(self) -> int:
         """Upper bound on the memory in bytes of the rows that are read, in float64."""
-        return 8 * self.width * MAX_ROWS_READ * (len(self.left) + len(self.right))
+        return 8 * self.width * (MAX_ROWS_READ * (len(self.left) + len(self.right)) + READ)
 
     def load(self) -> np.ndarray:
         """Return the raw kernels ``(k, rows, columns)``, computed from the rows."""
@@ -222,6 +223,10 @@ def read_rows(data: RowData, ids: np.ndarray) -> Matrix:
         return rows_of(data, lo, hi)
     if hi - lo <= MAX_ROWS_READ * len(ids):
         return rows_of(data, lo, hi)[ids - lo]
-    cuts = [0, *(np.flatnonzero(np.diff(ids) > 1) + 1).tolist(), len(ids)]
-    parts = [rows_of(data, int(ids[a]), int(ids[b - 1]) + 1) for a, b in pairwise(cuts)]
+    # Runs of rows, or if these are many, ranges of rows with those between them: a read takes as long as some thousand rows.
+    cuts = np.flatnonzero(np.diff(ids) > 1) + 1
+    if len(cuts) > MAX_READS:
+        cuts = np.flatnonzero(np.diff(ids // READ)) + 1
+    spans = pairwise([0, *cuts.tolist(), len(ids)])
+    parts = [rows_of(data, int(ids[a]), int(ids[b - 1]) + 1)[ids[a:b] - ids[a]] for a, b in spans]
     return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
