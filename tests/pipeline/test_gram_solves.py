@@ -153,5 +153,5 @@ def test_the_policy_and_its_reason_are_said(store, tmp_path):
         told[name] = sink.named("grams")[0]
         assert told[name]["grams"] == name
     assert "in memory: 3 Gram matrices of 400 rows take 1" in told["memory"]["gram_reason"]
-    assert "every pass: 3 Gram" in told["recompute"]["gram_reason"] and "128 KiB" in told["recompute"]["gram_reason"]
+    assert "there is room: 3 Gram" in told["recompute"]["gram_reason"] and "128 KiB" in told["recompute"]["gram_reason"]
     assert "Gram store: 3 Gram" in told["store"]["gram_reason"]
