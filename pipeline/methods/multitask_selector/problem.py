@@ -119,12 +119,15 @@ def first_features(data: Data, n_tasks: int, config: SelectorConfig, driver_memo
 
 
 def driver_items(data: Data, n_tasks: int, config: SelectorConfig, driver_memory: int, way: Way) -> tuple[Item, ...]:
-    """Return the memory of the driver. The final number of columns in the working set is not known in advance: only the initial working set
-    is counted here, and each larger one is checked when it is reached.
+    """Return the memory of the driver. The final number of columns in the working set is not known in advance: all columns are counted if
+    they fit, otherwise only the initial set, and each larger one is checked when it is reached.
     """
     if way == "memory":
         return memory_items(data, n_tasks, config.algorithm, driver_memory)
     if way == "working_set":
+        whole = set_items(data, np.arange(data.n_cols), n_tasks, driver_memory)
+        if total_bytes(whole) <= driver_memory:
+            return whole
         first = min(data.n_cols, first_features(data, n_tasks, config, driver_memory))
         return set_items(data, np.arange(first), n_tasks, driver_memory)
     return (*_vector_items(data, n_tasks), ("orders of the rows", 48 * data.n_rows), *_block_items(data, n_tasks, driver_memory))
